@@ -45,10 +45,8 @@ SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most 
 STYLES = {
     "asking": "predict order match faulty_line",
     "calculator": "OperatedCalculator",
-    "glossary": "Terms",
-    "guide": "RunQuestions TechniqueTable",
     "home": "Begin",
-    "indexes": "TopicCards WayList",
+    "indexes": "TopicCards WayList Terms RunQuestions",
     "markup": "formula footnote admonition",
     "play": "state PlanPlay PlayedFigure",
     "recall": "Sitting",

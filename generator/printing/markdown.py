@@ -42,7 +42,7 @@ _KEEP, _KEPT = '<span class="pb-keep">', "</span>"
 SHORT = 26  # letters of a span that a line holds with words beside it
 LINE = 32  # letters of a name that a line of a phone holds
 WHOLE = 20  # letters of a part of a name that stays whole
-ALIGNED = {"right": "pb-number", "center": "pb-center"}  # cells of tables, by class
+ALIGNED = {"right": "pb-number"}  # cells of tables, by class
 LISTING = '<pre><code class="pb-lines" tabindex="0">{}</code></pre>'  # which a keyboard scrolls
 MARKUP = {"formula", "footnote", "admonition"}
 

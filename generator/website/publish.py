@@ -39,7 +39,7 @@ COMPONENTS = (
 SPOKEN = {
     "proofbook": "words", "kinds": "asking", "pieces": "pieces", "numbers": "numbers",
     "recall": "recall", "calculator": "calculator", "play": "playing", "sources": "term",
-    "values": "source",
+    "values": "source", "home": "home",
 }  # fmt: skip
 PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 PICTURES = "assets/pictures"  # of pages with a part of their path as name: content/pictures/ddp.png
@@ -123,7 +123,7 @@ def guest_assets() -> dict[str, bytes]:
     Our sizes count from a root of 20 px, which Material has; `--pb-rem` is that size elsewhere.
     """
     files = _assets()
-    css = style(("palette", "shared", "tables", "values", "items")).decode()
+    css = style(("palette", "shared", "tables", "values", "items", "evidence")).decode()
     css = _SCOPED.sub(".pb-quiz", css + files["assets/asking.css"].decode())
     css = _REM.sub(r"calc(\1 * var(--pb-rem))", css)
     scripts = (files[f"assets/{name}.js"] for name in SCRIPTS_OF_ITEMS)
@@ -144,9 +144,10 @@ def _programs(book: Book) -> dict[str, bytes]:
 
 
 def _asset(path: Path) -> bytes:
-    """A file as pages load it: scripts and styles minified, a script in a function of its own."""
+    """A file as pages load it, minified; a script in a function of its own, which takes `book`."""
     if path.suffix == ".js":
-        return f'(function(){{"use strict";{jsmin(path.read_text("utf-8"))}\n}})();\n'.encode()
+        script = jsmin(path.read_text("utf-8"))
+        return f'(function(book){{"use strict";{script}\n}})(window.proofbook||={{}});\n'.encode()
     return cssmin(path.read_text("utf-8")).encode() if path.suffix == ".css" else path.read_bytes()
 
 

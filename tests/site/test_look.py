@@ -60,7 +60,7 @@ MEASURED = """() => {
     };
     return {
         edges: ['.md-header__button:first-child svg', '.md-header__title a', 'article h1',
-            'article > :last-child', '.md-copyright'].map(left),
+            'article > :last-child', '.md-footer p'].map(left),
         leaves: cells.filter(leaves).map(said),
         misplaced: shown('.pb-table').flatMap(misplaced).map(said),
         cut: cells.filter(cut).map(said),

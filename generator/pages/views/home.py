@@ -10,16 +10,9 @@ from generator.content.book import Topic
 from generator.content.topic import Survivor
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element
+from generator.pages.views import ways
 from generator.pages.views.plans import which_fit
-from generator.pages.views.ways import (
-    Groups,
-    Step,
-    all_items,
-    first_hour,
-    in_order,
-    item_marks,
-    ways,
-)
+from generator.pages.views.ways import Groups, Step
 from generator.printing.folio import Folio
 from generator.values.filters import ended
 from generator.values.value import Value, numeric
@@ -76,12 +69,12 @@ def home(draft: Draft) -> Iterator[Element | Markup]:
     """The home page."""
     folio, book = draft.folio, draft.folio.book
     yield draft.opening(folio.line(book.home.about))
-    hrefs = [step.href for step in first_hour(folio)]
+    hrefs = [step.href for step in ways.first_hour(folio)]
     yield Begin(
         [*hrefs, f"topics/{next(iter(book.lessons), 'index')}.html"][0],
         f"Begin{': the first hour' * bool(hrefs)}",
         [
-            (topic.id, item_marks(topic.items_by_mode["recall"], topic, folio.evidence))
+            (topic.id, ways.item_marks(topic.items_by_mode["recall"], topic, folio.evidence))
             for topic in book.topics if "recall" in topic.items_by_mode
         ],
     )  # fmt: skip
@@ -154,7 +147,7 @@ def topics(draft: Draft) -> Iterator[Element | Markup]:
     """The first hour, and all topics."""
     folio, minutes = draft.folio, draft.gathered.minutes
     yield draft.opening(draft.sheet.about)
-    if steps := first_hour(folio, minutes):
+    if steps := ways.first_hour(folio, minutes):
         yield draft.heading(2, "First hour")
         yield WayList(steps, folio.root)
     yield draft.heading(2, "All topics")
@@ -167,13 +160,10 @@ def topics(draft: Draft) -> Iterator[Element | Markup]:
 def _card(
     topic: Topic, titles: Mapping[str, Markup], folio: Folio, minutes: Mapping[str, int]
 ) -> tuple[Step, Sequence[Markup], Groups]:
-    groups, own = ways(topic, folio, minutes), titles[topic.id]
-    marks, says = (
-        item_marks(all_items(topic), topic, folio.evidence),
-        next(iter(topic.file.modes.values())),
-    )
-    total = sum(step.minutes for step in in_order(groups))
-    card = Step(topic.id, own, folio.line(says), items=marks, minutes=total)
+    groups, (says, *_) = ways.ways(topic, folio, minutes), topic.file.modes.values()
+    marks = ways.item_marks(ways.all_items(topic), topic, folio.evidence)
+    total = sum(step.minutes for step in ways.in_order(groups))
+    card = Step(topic.id, titles[topic.id], folio.line(says), items=marks, minutes=total)
     return card, [titles[name] for name in topic.file.requires], groups
 
 
@@ -184,6 +174,6 @@ def topic(draft: Draft) -> Iterator[Element | Markup]:
     """The page of a topic, which leads to its lessons."""
     folio, own = draft.folio, draft.topic
     yield draft.lede(own.file.summary)
-    groups = ways(own, folio, draft.gathered.minutes)
+    groups = ways.ways(own, folio, draft.gathered.minutes)
     yield MINUTES
     yield WayList([step for steps in groups.values() for step in steps])

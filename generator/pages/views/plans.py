@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
@@ -197,16 +199,12 @@ class Plans:
 
     def fits(self, memory: float) -> Iterator[Fit]:
         """What layouts need on each number of devices, with Adam where that was simulated."""
-        on_page, seen = self.folio.book.traces[self.name], set[int]()
-        for own in sorted(
-            self.by_setting, key=lambda own: (own.devices, own.optimizer, own.sequence)
-        ):
-            if own.devices not in seen:
-                seen.add(own.devices)
-                titles = "Strategy", "#Activations kept", "#Recomputed"
-                table = Table(titles, [*self._strategies(own, memory)], is_found=False)
-                sizes = [*map(needs, self.by_setting[own])]
-                yield Fit(on_page, own.devices, self.options(own), sizes, table)
+        titles = "Strategy", "#Activations kept", "#Recomputed"
+        by_optimizer = sorted(self.by_setting, key=attrgetter("devices", "optimizer", "sequence"))
+        for devices, (own, *_) in groupby(by_optimizer, attrgetter("devices")):
+            table = Table(titles, [*self._strategies(own, memory)], is_found=False)
+            sizes = [*map(needs, self.by_setting[own])]
+            yield Fit(self.folio.book.traces[self.name], devices, self.options(own), sizes, table)
 
     def _strategies(self, own: Setting, memory: float) -> Iterator[Row]:
         """Each strategy simulated with all activations kept, and with all recomputed."""

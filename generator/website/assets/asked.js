@@ -1,7 +1,6 @@
 // The questions of a page: each form becomes one that is asked, what waits for an answer is hidden until then,
 // and paper has the answers at its end.
 
-const book = window.proofbook;
 const { words, store, made, all } = book;
 
 // Shows what waits for an answer: once it is there, where the reader wants to see everything, or
@@ -59,7 +58,7 @@ all(document, "[data-show-all]").forEach((box) => {
 // dialog prints the sheets that a reader names.
 let keys;
 
-window.addEventListener("beforeprint", () => {
+addEventListener("beforeprint", () => {
   book.live.forEach(({ box, pristine }) => box.replaceWith(pristine));
   const end = document.getElementById("pb-sure");
   if (!end || keys) return;
@@ -76,7 +75,7 @@ window.addEventListener("beforeprint", () => {
   end.after(keys);
 });
 
-window.addEventListener("afterprint", () => {
+addEventListener("afterprint", () => {
   book.live.forEach(({ box, pristine }) => pristine.replaceWith(box));
   keys?.remove();
   keys = null;
@@ -89,7 +88,7 @@ book.unasked = (within) => forms(within).map((form) => new book.Unasked(form));
 book.open = open;
 forms(document).forEach((form) => form.closest("[data-recall]") || new book.Question(form).restore());
 open();
-window.addEventListener("hashchange", () => {
+addEventListener("hashchange", () => {
   open();
   document.getElementById(location.hash.slice(1))?.scrollIntoView(); // it may have been hidden until now
 });

@@ -1,6 +1,6 @@
 // Calculators. Without this file a page shows what they come to at the start.
 
-const { all, calculator: said, kept, keep } = window.proofbook;
+const { all, calculator: said, kept, keep } = book;
 
 const SIGNS = {
   "+": (a, b) => a + b,
@@ -107,7 +107,7 @@ function operate(form) {
       told();
     });
     field.addEventListener("input", follow);
-    window.addEventListener("pageshow", follow); // a browser that comes back brings its numbers
+    addEventListener("pageshow", follow); // a browser that comes back brings its numbers
     follow();
   }
 

@@ -1,18 +1,17 @@
 // Charts: each mark tells its value under the pointer and under the keyboard; without this file the
 // same values stand in a table.
 
-const book = window.proofbook;
 const { all, made } = book;
 const NEAR = 32; // pixels from the pointer to a mark that it means
 // One tooltip for all charts. It stays while the pointer is on it, and Escape puts it away.
 const tip = made("div", "pb-tip");
 let told; // the mark that it tells
-tip.setAttribute("role", "tooltip");
+tip.role = "tooltip";
 tip.addEventListener("pointerleave", hide);
 
 function hide() {
   told?.removeAttribute("data-told");
-  told = undefined;
+  told = null;
   tip.remove();
 }
 
@@ -41,17 +40,15 @@ function distance(mark, { clientX, clientY }) {
 book.chart = (svg) => {
   const marks = all(svg, "[data-say]");
   if (!marks.length) return;
-  svg.setAttribute("role", "group");
+  svg.role = "group";
   svg.tabIndex = -1; // or Chromium makes a stop of it, because it listens to the focus
   marks.forEach((mark, position) => {
-    mark.setAttribute("role", "img");
-    mark.setAttribute("aria-label", mark.dataset.say);
-    mark.tabIndex = position ? -1 : 0;
+    Object.assign(mark, { role: "img", ariaLabel: mark.dataset.say, tabIndex: position ? -1 : 0 });
   });
   svg.addEventListener("pointermove", (event) => {
     const by = marks.map((mark) => distance(mark, event));
     const least = Math.min(...by);
-    tell(least < NEAR ? marks[by.indexOf(least)] : undefined);
+    tell(least < NEAR ? marks[by.indexOf(least)] : null);
   });
   svg.addEventListener("pointerleave", ({ relatedTarget }) => relatedTarget !== tip && hide());
   svg.addEventListener("focusin", ({ target }) => tell(marks.find((mark) => mark === target)));

@@ -5,7 +5,7 @@ document.addEventListener("copy", () => {
   const selection = getSelection();
   if (selection.isCollapsed) return;
   const range = selection.getRangeAt(0);
-  const copied = [...document.querySelectorAll("math")].filter((math) => range.intersectsNode(math));
+  const copied = book.all(document, "math").filter((math) => range.intersectsNode(math));
   copied.forEach((math) => {
     const mark = math.matches("[display]") ? "$$" : "$";
     if (math.contains(range.startContainer)) range.setStartBefore(math);

@@ -1,7 +1,7 @@
 // The home page. Its wager: a reader ticks the ways that he expects to train, and sees what the runs did.
 
-const book = window.proofbook;
 const { store, say, all, counted } = book;
+Object.assign(book.words, book.home);
 const models = all(document, "[data-survive]");
 
 models.forEach((root, n) => {
@@ -89,7 +89,7 @@ if (fit) {
     answer(event);
     book.keep("fit", Object.fromEntries(chosen.map(({ name, value }) => [name, [value]])));
   });
-  window.addEventListener("pageshow", answer);
+  addEventListener("pageshow", answer);
 }
 
 // Who returns goes on at the last page, and with what is due: a queue over all topics, of which the
@@ -109,5 +109,5 @@ function greet() {
   topics[at].textContent = say("due_today", { n: due.reduce((sum, n) => sum + n) });
 }
 
-window.addEventListener("pageshow", greet);
+addEventListener("pageshow", greet);
 greet();

@@ -1,7 +1,6 @@
 // The kinds of questions: how each is read from its form, put back, and compared with its key. Here are
 // choices; `pieces.js` has those of pieces in places, and `numbers.js` those of numbers that are typed.
 
-const book = window.proofbook;
 const { all, say } = book;
 const words = Object.assign(book.words, book.asking);
 
@@ -11,6 +10,13 @@ function plain(element) {
   all(copy, "math").forEach((math) => math.replaceWith(math.querySelector("annotation").textContent));
   return copy.textContent.trim();
 }
+
+book.button = (text, act) => {
+  const element = book.made("button", "pb-button", text);
+  element.type = "button";
+  element.addEventListener("click", act);
+  return element;
+};
 
 const place = (element) => Number(element.dataset.position);
 

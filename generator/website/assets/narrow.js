@@ -19,8 +19,8 @@ function narrow() {
 
 form.hidden = false;
 field.addEventListener("input", narrow);
-window.addEventListener("pageshow", narrow); // a browser that comes back brings what was typed
-window.addEventListener("hashchange", () => {
+addEventListener("pageshow", narrow); // a browser that comes back brings what was typed
+addEventListener("hashchange", () => {
   field.value = ""; // a link into the page leads to an entry, which may be hidden
   narrow();
 });

@@ -1,6 +1,5 @@
 // Questions whose answer is typed: a number with its unit, a shape, a prediction.
 
-const book = window.proofbook;
 const { say } = book;
 const words = Object.assign(book.words, book.numbers);
 const printed = (number, digits) =>
@@ -40,7 +39,7 @@ function slides(q, { dataset, firstElementChild: range }) {
   range.max = isWhole ? (high - low) / q.scale : 100;
   range.value = 0; // until it is set
   range.hidden = false;
-  const tell = () => range.setAttribute("aria-valuetext", `${q.field.value} ${q.unit}`);
+  const tell = () => (range.ariaValueText = `${q.field.value} ${q.unit}`);
   q.field.addEventListener("input", () => {
     const [typed] = numbers(q.field.value, q);
     const share = (typed - low) / (high - low);

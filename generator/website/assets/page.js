@@ -1,21 +1,12 @@
 // What the scripts of a page share. Pages load the scripts whose markup they hold as one file, each as a
 // function of its own, in strict mode (`publish.py`); before a script stand the words that it says.
 
-const book = (window.proofbook ||= {});
-
 book.all = (within, selector) => [...within.querySelectorAll(selector)];
 
 book.made = (name, css, ...content) => {
   const element = document.createElement(name);
   if (css) element.className = css;
   element.append(...content);
-  return element;
-};
-
-book.button = (text, act) => {
-  const element = book.made("button", "pb-button", text);
-  element.type = "button";
-  element.addEventListener("click", act);
   return element;
 };
 

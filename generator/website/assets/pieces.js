@@ -1,6 +1,5 @@
 // Questions that put pieces in order, or match them with others.
 
-const book = window.proofbook;
 const { say, all, place, plain } = book;
 const words = Object.assign(book.words, book.pieces);
 

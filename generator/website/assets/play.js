@@ -1,7 +1,6 @@
 // Figures that readers operate. The page holds one state and a table of all; the drawings of the
 // others come compressed in a script of the figure's own, which is loaded when the figure comes near.
 
-const book = window.proofbook;
 const { all } = book;
 const words = book.playing;
 const figures = {};
@@ -84,7 +83,7 @@ class Figure {
   }
 
   asked() {
-    return this.groups.map((group) => Number(group.querySelector("input:checked").value));
+    return this.groups.map((group) => Number(group.querySelector(":checked").value));
   }
 
   // The state of the options, or the nearest: it keeps what was chosen last, then the most others.
@@ -154,7 +153,7 @@ class Figure {
     const slots = { budget: budget.toLocaleString("en", digits), unit, n, m: n + k + over, k };
     const pattern = words.num_fit + (k ? words.num_marginal : "");
     const said = pattern.replace(/\{(\w+)\}/g, (slot, name) => slots[name]);
-    this.budget.setAttribute("aria-valuetext", said);
+    this.budget.ariaValueText = said;
     this.root.querySelector("output").textContent = said;
   }
 }

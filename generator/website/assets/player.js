@@ -1,6 +1,5 @@
 // The player of a figure: it shows the moments of its drawings one after another.
 
-const book = window.proofbook;
 const { all } = book;
 const [MOMENT, LONGEST] = [900, 12000]; // milliseconds, of a step and of a play, at speed 1
 
@@ -16,11 +15,11 @@ book.Player = class {
     next.addEventListener("click", () => this.step(1));
     range.addEventListener("input", () => this.halt(range.value / 1000));
     bar.addEventListener("keydown", (event) => this.pressed(event));
-    window.addEventListener("beforeprint", () => {
+    addEventListener("beforeprint", () => {
       this.stood = this.at;
       this.halt(1);
     });
-    window.addEventListener("afterprint", () => this.seek(this.stood));
+    addEventListener("afterprint", () => this.seek(this.stood));
     this.halt(0);
   }
 
@@ -88,6 +87,6 @@ book.Player = class {
     this.range.value = this.at * 1000;
     const said = this.moments[this.told][1];
     this.words.textContent = said.split("\n")[0]; // what follows is drawn
-    this.range.setAttribute("aria-valuetext", said);
+    this.range.ariaValueText = said;
   }
 };

@@ -1,7 +1,6 @@
 // What all pages share: the answers that this browser keeps, and the marks beside links; nothing is
 // ever sent.
 
-const book = window.proofbook;
 const { all, made } = book;
 const ITEM = "proofbook:item:";
 const A_SITTING = 4 * 36e5; // milliseconds
@@ -135,13 +134,13 @@ const isDueNow = (record) =>
 const last = ({ attempts }) => attempts.filter((one) => !one.unfinished).pop() || attempts[0];
 
 Object.assign(book, { A_SITTING, store, say, counted, mark, isDueNow });
-window.addEventListener("storage", mark);
-window.addEventListener("pageshow", mark);
+addEventListener("storage", mark);
+addEventListener("pageshow", mark);
 see(1);
 mark();
 if (rail) {
   remember();
-  window.addEventListener("pagehide", remember);
+  addEventListener("pagehide", remember);
 }
 const topic = document.querySelector(".pb-rail details");
 const close = ({ key, target }) => (key === "Escape" || !(key || topic.contains(target))) && (topic.open = false);

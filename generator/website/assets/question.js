@@ -2,7 +2,6 @@
 // every answer explains itself. The key is read from the details below the form, which readers without
 // this script open instead. `asked.js` makes the questions of a page, `recall.js` those of Recall, one at a time.
 
-const book = window.proofbook;
 const { A_SITTING, words, store, say, made, button, all, place, plain, KINDS, memoryOf, schedule } = book;
 
 const copies = (element) => Array.from(element.cloneNode(true).childNodes);

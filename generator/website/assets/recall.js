@@ -1,7 +1,6 @@
 // Recall: the questions that are due, one at a time, and all answers as a file. question.js asks, and
 // says when a question is answered.
 
-const book = window.proofbook;
 const { store, say, counted, made, button, all, daysBetween, isDueNow } = book;
 const part = (name) => document.querySelector(`[data-recall${name}]`);
 const section = part("");

@@ -150,7 +150,7 @@ class Frame extends EventTarget {
     frame.srcdoc = `<script>var postMessage = (data) => parent.postMessage(data, "*")</script><script src="${src}"></script>`;
     this.loaded = new Promise((resolve) => (frame.onload = () => resolve(frame.contentWindow)));
     document.body.append(frame);
-    window.addEventListener("message", ({ source, data }) => {
+    addEventListener("message", ({ source, data }) => {
       if (source === frame.contentWindow) this.dispatchEvent(new MessageEvent("message", { data }));
     });
   }

@@ -3,7 +3,6 @@
 // definitions fills. And a table, or a line of links in the guide, is one stop of the Tab key: arrow keys
 // go from link to link in it.
 
-const book = window.proofbook;
 const { all, made } = book;
 const ASSETS = document.currentScript.src;
 const box = made("div", "pb-source");
@@ -48,21 +47,17 @@ function show(at) {
 
 const OPENS = "a[data-v], a.pb-term";
 
-if (box.showPopover) {
-  box.popover = "auto";
-  box.tabIndex = -1;
-  box.role = "dialog";
-  document.addEventListener("pointerdown", ({ target }) => {
-    wasOpen = box.matches(":popover-open") && opener === target.closest(OPENS);
-  }, true);
-  document.addEventListener("click", (event) => {
-    const link = event.target.closest(OPENS);
-    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    event.preventDefault();
-    if (!wasOpen) open(link);
-    wasOpen = false;
-  });
-}
+Object.assign(box, { popover: "auto", tabIndex: -1, role: "dialog" });
+document.addEventListener("pointerdown", ({ target }) => {
+  wasOpen = box.matches(":popover-open") && opener === target.closest(OPENS);
+}, true);
+document.addEventListener("click", (event) => {
+  const link = event.target.closest(OPENS);
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  if (!wasOpen) open(link);
+  wasOpen = false;
+});
 
 // The links of a table, of which one at a time is a stop of the Tab key.
 function stop(table) {

@@ -1,6 +1,5 @@
 // What a value is and where it comes from, as `sources.js` shows it: read from the data at the page's end.
 
-const book = window.proofbook;
 const { made, source: words } = book;
 const data = JSON.parse(document.getElementById("pb-sources").textContent);
 const linked = (text, href) => Object.assign(made("a", "", text), { href });
@@ -66,7 +65,7 @@ book.fill = (link, box) => {
   // In the unit that was pressed: a slider's ends may have another one than the value has elsewhere.
   const bold = made("b", "", /\d\s\D/.test(shown) ? shown : value[0] || shown);
   const head = made("p", "", bold, `: ${words.kinds[value[1]]}`);
-  const rows = rowsOf(value).flatMap(([name, said]) => [made("dt", "", name), made("dd", "", said)]);
-  box.replaceChildren(head, made("dl", "", ...rows));
+  const rows = rowsOf(value).map(([name, said]) => made("div", "", made("dt", "", name), made("dd", "", said)));
+  box.replaceChildren(head, made("dl", "pb-facts", ...rows));
   box.ariaLabel = head.textContent;
 };
