@@ -208,11 +208,11 @@ def _as_files(drawing: str, name: str) -> tuple[str, dict[str, bytes]]:
     """(HTML of a drawing, its SVG replaced by `<img>` of files; their bytes by names of `name`)."""
     for around in (' class="pb-view"', "<div>", "</div>"):
         drawing = drawing.replace(around, "")
-    html, *drawings = drawing.split("<svg ")
+    html, *drawings = drawing.split('<svg class="')  # not one within another
     files: dict[str, bytes] = {}
     for number, svg in enumerate(drawings, 1):
         head, _, within = svg.partition(">")
-        within, end, after = within.partition("</svg>")
+        within, end, after = within.rpartition("</svg>")
         title, _, described = within.partition("</title>")
         says = ". ".join(map(plain, (title, described.partition("</desc>")[0])))
         width, height = head.partition('viewBox="')[2].partition('"')[0].split()[2:]

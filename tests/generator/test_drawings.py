@@ -248,7 +248,7 @@ def test_series_differ_by_dash_as_well_as_by_colour():
     dashes = dict(re.findall(r"\.(pb-[a-z-]+)\{stroke-dasharray:([\d ]+)", style))
     looks = [set(one.attrib["class"].split()) for one in drawn.marks("polyline")]
     found = [sorted(dashes[look] for look in one if look in dashes) for one in looks]
-    assert found == [[], ["6 3"], ["2 3"], ["9 3 2 3"]]
+    assert found == [[], ["5 4"], ["2 3"], ["9 3 2 3"]]
     assert len({look.split()[0] for look in LINES}) == 4
 
 

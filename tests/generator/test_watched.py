@@ -75,7 +75,7 @@ def test_the_report_of_the_book_stands_as_printed_and_each_cause_once_in_the_ord
     watched,
 ):
     page = render(watched.load())["verify.md"]
-    assert "verify: differs (gradients of normalizations too large by the ranks)</code>" in page
+    assert "verify: differs (gradients of normalizations too large by the ranks)</span>" in page
     rows = re.findall(r'<tr id="cause-[^"]+"><th scope="row">(.*?)</th>', page)
     assert rows == [
         one.title.replace("'", "&#39;")

@@ -21,8 +21,8 @@ OPENED = """() => {
 }"""
 # The numbers of figures and the stages of a page that paper lacks, but for those in a fold.
 UNSEEN_ON_PAPER = """() => Array
-    .from(document.querySelectorAll('.pb-numbers > .pb-inside, .pb-stage > .pb-inside'))
-    .filter(one => !one.closest('details:not([open], .pb-numbers, .pb-stage)'))
+    .from(document.querySelectorAll('.pb-stage > .pb-inside'))
+    .filter(one => !one.closest('details:not([open], .pb-stage)'))
     .filter(one => !one.getClientRects().length).map(one => one.outerHTML.slice(0, 120))"""
 # Words of a drawing that leave it, lie on others, are crossed by a line, or are too small.
 UNREADABLE = """() => {

@@ -124,7 +124,7 @@ def test_home_leads_a_new_reader_to_the_first_hour_and_on_who_returns(frozen_sit
     page.goto((frozen_site / SECOND).as_uri())
     page.goto((frozen_site / "topics/averaging/trace.html").as_uri())
     page.goto(home)
-    assert back.inner_text().strip() == "Continue: Trace (Averaging)"
+    assert back.inner_text().strip() == "Continue: One batch, followed (Averaging)"
     back.get_by_role("link").click()
     assert page.url.endswith("topics/averaging/trace.html")
 

@@ -66,7 +66,11 @@ function answer(event) {
   all(shown, "table").forEach(book.stop);
   const on = shown.querySelector("[data-kept]");
   if (on) on.search = new URLSearchParams([...on.dataset.kept.split("|"), `${fit.dataset.memory}: ${gpu.text}`].map((one) => ["plan", one]));
-  else shown.querySelector("code").append(` ${model.value} --devices ${devices.selectedOptions[0].dataset.mesh} --memory ${memory.value}`);
+  else {
+    const command = shown.querySelector("code > span");
+    command.append(` ${model.value} --devices ${devices.selectedOptions[0].dataset.mesh} --memory ${memory.value}`);
+    shown.querySelector("[data-clipboard-text]").dataset.clipboardText = command.textContent;
+  }
 }
 
 if (fit) {
