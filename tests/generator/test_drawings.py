@@ -245,7 +245,8 @@ def test_series_differ_by_dash_as_well_as_by_colour():
     series = [Series(look, [(1.0, n, ""), (2.0, n, "")], look) for n, look in enumerate(LINES)]
     drawn = Drawn(curves(series))
     style = publish.style().decode()
-    dashes = dict(re.findall(r"\.(pb-[a-z-]+)\{stroke-dasharray:([\d ]+)", style))
+    rules = re.findall(r"([^{}]+)\{stroke-dasharray:([\d ]+)", style)
+    dashes = {look: dash for one, dash in rules for look in re.findall(r"\.(pb-[a-z-]+)", one)}
     looks = [set(one.attrib["class"].split()) for one in drawn.marks("polyline")]
     found = [sorted(dashes[look] for look in one if look in dashes) for one in looks]
     assert found == [[], ["5 4"], ["2 3"], ["9 3 2 3"]]

@@ -50,7 +50,7 @@ def test_a_reader_of_gift_finds_every_question_with_its_key(found, keys, real_ev
     content, kept = made("gift", found, real_evidence)
     read = read_gift(content.decode())
     assert {name: one[0] for name, one in read.items()} == gift_kinds(kept)
-    assert not re.search(rb"^=(?:%0%)?[\d.]*(?::[\d.]*)?e", content, re.MULTILINE)
+    assert not re.search(rb"^=(?:%0%)?[\d.]+(?::[\d.]*)?e", content, re.MULTILINE)
     assert_keys({name: one[1] for name, one in read.items()}, kept, keys)
     assert {name for name, one in read.items() if one[2]} == {
         one.id for one in kept if one.solution

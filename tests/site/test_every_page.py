@@ -30,10 +30,12 @@ UNREADABLE = """() => {
     document.querySelectorAll('.pb-drawing').forEach(svg => {
         for (let one = svg; one; one = one.parentElement) one.hidden = false;
         const frame = svg.getBoundingClientRect();
-        const words = [...svg.querySelectorAll('text')]
+        const own = name => [...svg.querySelectorAll(name)]
+            .filter(one => one.ownerSVGElement === svg);  // the played part is a copy
+        const words = own('text')
             .map(text => [text.textContent, text.getBoundingClientRect()])
             .filter(([said, box]) => box.height);  // a play shows some of them later
-        const lines = [...svg.querySelectorAll('line')].map(line => line.getBoundingClientRect());
+        const lines = own('line').map(line => line.getBoundingClientRect());
         words.forEach(([said, box], at) => {
             if (box.height && box.height < 12) found.push('too small: ' + said);
             if (lines.some(line => line.left < box.right - 1 && line.right > box.left + 1 &&

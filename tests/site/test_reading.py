@@ -224,6 +224,6 @@ def test_typed_words_leave_the_statements_that_have_them(frozen_site, open_page)
     field = page.get_by_label("Show statements that contain")
     field.fill("model fits")
     assert shown.count() == 1
-    assert page.locator("output").inner_text() == f"1 / {whole}"
+    assert page.locator("output").inner_text() == f"1 of {whole} statements"
     field.fill("")
     assert shown.count() == whole

@@ -68,7 +68,8 @@ function answer(event) {
   if (on) on.search = new URLSearchParams([...on.dataset.kept.split("|"), `${fit.dataset.memory}: ${gpu.text}`].map((one) => ["plan", one]));
   else {
     const command = shown.querySelector("code > span");
-    command.append(` ${model.value} --devices ${devices.selectedOptions[0].dataset.mesh} --memory ${memory.value}`);
+    const { mesh } = devices.selectedOptions[0].dataset;
+    command.textContent = `${command.textContent.trim()} ${model.value} --devices ${mesh} --memory ${memory.value}`;
     shown.querySelector("[data-clipboard-text]").dataset.clipboardText = command.textContent;
   }
 }
