@@ -140,6 +140,12 @@ class Draft:
         """What the lines of a program do."""
         return programs.notes(program, self.folio, self.links.linked)
 
+    def explained(self, program: ExplainedProgram) -> list[Element | Markup]:
+        """What a program printed; the program closed, because the text has said how it works."""
+        listed = self.program(program)
+        whole = programs.WholeProgram(listed, self.notes(program))
+        return [listed.output, self.prose(program.output_says), whole]
+
     def item(self, name: str | None, asked_as: str) -> list[Element]:
         """The topic's question of an id, if there is one; its heading is of level 2 or 3."""
         level = min(self._above + 1, 3)
@@ -200,10 +206,8 @@ class Draft:
         told: list[Element | Markup] = [self.prose(section.text), *self.figure(section.figure)]
         if table:
             told += self.table(table, self.folio.line(table.first_column or "What"))
-        if program:  # what it printed, and the program closed: the text has said how it works
-            listed = self.program(program)
-            told += [listed.output, self.prose(program.output_says)]
-            told.append(programs.WholeProgram(listed, self.notes(program)))
+        if program:
+            told += self.explained(program)
         told += self.backing(section.claims, section.sources)
         yield self.waiting(commit, what, told)
 

@@ -37,7 +37,7 @@ WHOLE = 29  # letters of a name that stays whole in a line of code
 KEPT = 300  # characters that a rank keeps of a message: runners/core/ranks/process.py
 MARKED = {
     mark: Markup(html)
-    for mark, html in {" ": "  {}\n", "-": "<del>- {}\n</del>", "+": "<ins>+ {}\n</ins>"}.items()
+    for mark, html in {" ": "  {}\n", "-": "<del>- {}</del>\n", "+": "<ins>+ {}</ins>\n"}.items()
 }
 CONTEXT = 2  # lines around those that differ
 MOST = 20  # lines that differ; beyond, two programs are easier to read than their difference

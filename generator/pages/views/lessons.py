@@ -177,13 +177,12 @@ def _lines(texts: Sequence[str], draft: Draft) -> list[Element]:
 
 
 def _code(written: Listing, draft: Draft) -> Parts:
-    """A program with what it printed; one that is explained, with its notes."""
-    program = draft.program(written)
-    yield program
+    """A program with what it printed; one that is explained, closed."""
     if isinstance(written, ExplainedProgram):
-        yield from (draft.notes(written), program.output, draft.prose(written.output_says))
+        yield from draft.explained(written)
     else:
-        yield program.output
+        program = draft.program(written)
+        yield from (program, program.output)
 
 
 def summary(draft: Draft) -> Parts:
