@@ -225,7 +225,7 @@ def fences_as_listings(markdown: str) -> str:
         coloured = {"python": highlighted, "diff": _changed}.get(fence[1])
         code = coloured(fence[2]) if coloured else escape(fence[2])
         box = Markup(f'<div class="highlight">{LISTING}</div>')
-        css = " pb-diff" * (fence[1] == "diff")
+        css = " pb-diff no-copy" * (fence[1] == "diff")
         return Markup('<div class="pb-listing{}">{}</div>').format(css, box.format(in_lines(code)))
 
     return _FENCE.sub(fenced, markdown)

@@ -6,11 +6,11 @@ const field = form.querySelector("input");
 const entries = [...document.querySelectorAll(form.dataset.narrows)].map((entry) => {
   const copy = entry.cloneNode(true);
   copy.querySelectorAll("details, [data-search-exclude]").forEach((one) => one.remove());
-  return [entry, ` ${copy.textContent}`.replace(/\s+/g, " ").toLowerCase()];
+  return [entry, ` ${copy.textContent}`.replace(/[\s-]+/g, " ").toLowerCase()];
 });
 
 function narrow() {
-  const typed = field.value.trim().toLowerCase();
+  const typed = field.value.trim().replace(/-/g, " ").toLowerCase();
   for (const [entry, said] of entries) entry.hidden = !said.includes(` ${typed}`);
   const shown = entries.filter(([entry]) => !entry.hidden);
   const says = form.dataset.says.replace("{n}", shown.length).replace("{m}", entries.length);
