@@ -6,7 +6,6 @@ optimizer the layouts to measure, bars, and what fits; and the layouts that a le
 """
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -276,10 +275,10 @@ class Plans:
 
     def words(self, answer: PlanAnswer) -> Markup:
         """The label of an answer, which breaks within no name that has a hyphen."""
-        kept = re.sub(
-            r"\w+-[^ ]+", r'<span class="pb-keep">\g<0></span>', str(escape(self.label(answer)))
-        )
-        return label(Markup(kept))
+        keep = Markup('<span class="pb-keep">{}</span>')
+        parts = self.label(answer).split(" ")
+        kept = (keep.format(part) if "-" in part else escape(part) for part in parts)
+        return label(Markup(" ").join(kept))
 
     def needs(self, answer: PlanAnswer) -> Markup:
         """What the rank with the highest demand needs of its device."""
