@@ -139,7 +139,7 @@ class Fit(NamedTuple):
     of: TraceOnPage
     devices: int
     words: dict[str, str]  # the setting, by control
-    needs: Sequence[int]  # of each strategy the fewest bytes of a device
+    needs: Sequence[int]  # bytes of a device, of all its layouts
     table: Table  # of strategies: with all activations kept, and with all recomputed
 
 
@@ -201,16 +201,11 @@ class Plans:
         titles = "Strategy", "#Activations kept", "#Recomputed"
         by_optimizer = sorted(self.by_setting, key=attrgetter("devices", "optimizer", "sequence"))
         for devices, (own, *_) in groupby(by_optimizer, attrgetter("devices")):
-            pairs = [*self._strategies(own)]
-            rows = [
-                [self.words(pair[0]), *(self.compared(one, memory) for one in pair)]
-                for pair in pairs
-            ]
-            table = Table(titles, rows, is_found=False)
-            sizes = [min(map(needs, pair)) for pair in pairs]
+            table = Table(titles, [*self._strategies(own, memory)], is_found=False)
+            sizes = [*map(needs, self.by_setting[own])]
             yield Fit(self.folio.book.traces[self.name], devices, self.options(own), sizes, table)
 
-    def _strategies(self, own: Setting) -> Iterator[tuple[PlanAnswer, PlanAnswer]]:
+    def _strategies(self, own: Setting, memory: float) -> Iterator[Row]:
         """Each strategy simulated with all activations kept, and with all recomputed."""
         named = {
             (answer.question.strategy.name, answer.question.training.checkpointing): answer
@@ -221,7 +216,8 @@ class Plans:
         for name in sorted(kept, key=lambda name: needs(kept[name])):
             recomputed = named.get((name, "all"))
             if recomputed and (name, "ddp" in kept) != ("ddp-view", True):
-                yield kept[name], recomputed
+                cells = (self.compared(answer, memory) for answer in (kept[name], recomputed))
+                yield [self.words(kept[name]), *cells]
 
     def compared(self, answer: PlanAnswer, memory: float) -> Markup:
         """What a layout needs, marked where that is more than a device has; it leads to its row."""
