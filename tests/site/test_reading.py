@@ -140,7 +140,7 @@ def test_every_value_of_a_page_opens_to_what_its_data_says(frozen_site, open_pag
             continue
         seen.add(number)
         link.evaluate("one => one.click()")
-        page.locator(".pb-source dt").first.wait_for()  # the first value loads its script
+        page.locator(".pb-source b").wait_for()  # the first value loads its script
         told, source = page.evaluate(TOLD), sources[number]
         assert told.get("exactly") == source.exactly
         assert told.get("repeat", told.get("repeat its inputs")) == source.command
