@@ -37,7 +37,6 @@ _PARTS = re.compile(  # of words: a name, a formula with what a line may not par
 _LONG = re.compile(r"[\w.=()]{21,}")  # more letters than a line of a phone holds beside its label
 _JOINT = re.compile(r"(?<=\w[.=])(?=[^\W\d])|(?<=\w\()|(?<=[a-z])(?=[A-Z][a-z])")
 _GROUP = re.compile(r"\([^()<> ]+ [^()<>]{,18}\)")  # a bracket of a formula
-_TAG_OR_WORD = re.compile(r"<[^>]*>|[^\s<]+(?: \\$)?", re.MULTILINE)
 _KEEP, _KEPT = '<span class="pb-keep">', "</span>"
 SHORT = 26  # letters of a span that a line holds with words beside it
 LINE = 32  # letters of a name that a line of a phone holds
@@ -191,13 +190,24 @@ def parted(parts: Iterable[str], limit: int) -> str:
 
 def whole_words(html: str) -> Markup:
     """HTML of code in which no line ends at a hyphen or before a backslash that continues it."""
+    begins, *tags = str(escape(html)).split("<")
+    parts = (part.partition(">") for part in tags)
+    return Markup(_kept(begins) + "".join(f"<{tag}>{_kept(text)}" for tag, _, text in parts))
 
-    def kept(part: re.Match[str]) -> str:
-        word = part[0]
-        is_kept = word[0] != "<" and 1 < len(word) <= WHOLE and re.search("[- ]", word)
-        return f"{_KEEP}{word}{_KEPT}" if is_kept else word
 
-    return Markup(_TAG_OR_WORD.sub(kept, str(escape(html))))
+def _kept(text: str) -> str:
+    """Text of code with its words of hyphens, and the last words of commands that go on, whole."""
+    words = text.replace(" \\\n", "\0\\\n").replace("\n", " \n ").split(" ")
+    return (
+        " ".join(
+            f"{_KEEP}{word}{_KEPT}"
+            if 1 < len(word) <= WHOLE and ("-" in word or "\0" in word)
+            else word
+            for word in words
+        )
+        .replace(" \n ", "\n")
+        .replace("\0", " ")
+    )
 
 
 def in_lines(html: str) -> Markup:
