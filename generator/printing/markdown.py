@@ -197,17 +197,14 @@ def whole_words(html: str) -> Markup:
 
 def _kept(text: str) -> str:
     """Text of code with its words of hyphens, and the last words of commands that go on, whole."""
-    words = text.replace(" \\\n", "\0\\\n").replace("\n", " \n ").split(" ")
-    return (
-        " ".join(
-            f"{_KEEP}{word}{_KEPT}"
-            if 1 < len(word) <= WHOLE and ("-" in word or "\0" in word)
-            else word
-            for word in words
-        )
-        .replace(" \n ", "\n")
-        .replace("\0", " ")
+    text = text.replace(" \\\n", "\0\\\n").replace("\n", " \n ")
+    words = (
+        f"{_KEEP}{word}{_KEPT}"
+        if 1 < len(word) <= WHOLE and not {"-", "\0"}.isdisjoint(word)
+        else word
+        for word in text.split(" ")
     )
+    return " ".join(words).replace(" \n ", "\n").replace("\0", " ")
 
 
 def in_lines(html: str) -> Markup:
