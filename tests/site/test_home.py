@@ -126,9 +126,15 @@ def test_the_other_model_is_shown_by_its_button_and_keeps_the_focus(page):
     assert _rows(page).count() == 1
 
 
-def test_without_a_script_every_bar_and_every_end_is_shown(frozen_site, open_page):
+def test_without_a_script_and_on_paper_every_end_is_shown_and_nobody_was_asked(
+    frozen_site, open_page
+):
     page = open_page(frozen_site / "index.html", java_script_enabled=False)
     assert page.locator("[data-survive]:visible").count() == 2
     assert page.locator(".pb-bars rect:visible").count() == page.locator(".pb-bars rect").count()
     assert _ends(page) == [ENDED, "trains", "trains"]
-    assert not page.locator("[data-survive] :is(input, button):visible").count()
+    asked = "[data-survive] :is(input, button, .pb-end small):visible"  # "you: no, wrong"
+    assert not page.locator(asked).count()
+    on_paper = open_page(frozen_site / "index.html")
+    on_paper.emulate_media(media="print")
+    assert not on_paper.locator(asked).count()
