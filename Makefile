@@ -99,7 +99,7 @@ SERVED_BY_test := $(SERVED_BY_run) .venv/.test
 define ZIPPED
 from pathlib import Path
 from zipfile import main
-from generator.website.publish import locked
+from proofbook.generator.website.publish import locked
 with locked(Path("site/pages")):
     main(["-c", "site/proofbook.zip", "site/book"])
 endef

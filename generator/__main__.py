@@ -15,7 +15,7 @@ call; 130 Ctrl-C; 143 SIGTERM.
 import atexit
 import gc
 
-from runners.system import stopping
+from proofbook.runners.system import stopping
 
 if __name__ == "__main__":
     stopping.listen("stopped; run the same command again")  # before all else is loaded
@@ -33,20 +33,20 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from generator.checks import claim_checks, content_checks, site_checks, trace_checks
-from generator.content import keys, scaffold
-from generator.content.book import Book, Topic
-from generator.content.errors import ContentErrors, nearest
-from generator.content.reading import FILES, documents, load
-from generator.content.shelf import measure_command
-from generator.items.kinds import kind_of
-from generator.values.evaluation import ROOTS, Evidence, verdict_words
-from generator.values.filters import FUNCTIONS, OF_CLAIMS
-from generator.values.laws import closed_forms
-from runners.core.trace.machine import from_home, installed
-from runners.planner.answers.plan_grid import PREFIX
-from runners.system.book import enter_book, own_book, program
-from runners.traces.files import MACHINE
+from proofbook.generator.checks import claim_checks, content_checks, site_checks, trace_checks
+from proofbook.generator.content import keys, scaffold
+from proofbook.generator.content.book import Book, Topic
+from proofbook.generator.content.errors import ContentErrors, nearest
+from proofbook.generator.content.reading import FILES, documents, load
+from proofbook.generator.content.shelf import measure_command
+from proofbook.generator.items.kinds import kind_of
+from proofbook.generator.values.evaluation import ROOTS, Evidence, verdict_words
+from proofbook.generator.values.filters import FUNCTIONS, OF_CLAIMS
+from proofbook.generator.values.laws import closed_forms
+from proofbook.runners.core.trace.machine import from_home, installed
+from proofbook.runners.planner.answers.plan_grid import PREFIX
+from proofbook.runners.system.book import enter_book, own_book, program
+from proofbook.runners.traces.files import MACHINE
 
 SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has the schema quiz
     (Path(pattern).stem.rstrip("*") or Path(pattern).parent.name): model
@@ -214,8 +214,10 @@ def _new_book(folder: Path, title: str | None) -> int:
     scaffold.new_book(folder, title)
     # Such as PROOFBOOK_TRACES, by which a person names the folder of another book's traces.
     own = {name: text for name, text in os.environ.items() if not name.startswith("PROOFBOOK_")}
-    for words in ("runners", "run"), ("generator", "check"):
-        done = subprocess.run([sys.executable, "-m", *words], cwd=folder, env=own, check=False)
+    for word in "run", "check":
+        done = subprocess.run(
+            [sys.executable, "-m", "proofbook", word], cwd=folder, env=own, check=False
+        )
         if done.returncode:
             return done.returncode
     there = shlex.quote(str(folder))
@@ -224,7 +226,7 @@ def _new_book(folder: Path, title: str | None) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from generator.export import formats
+    from proofbook.generator.export import formats
 
     paths = {name: path for name in EXPORTS if (path := getattr(options, name))}
     if not paths:
@@ -237,7 +239,7 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _class(options: argparse.Namespace) -> int:
-    from generator.export import lecture
+    from proofbook.generator.export import lecture
 
     folder = options.folder or Path(f"class-{options.topic}")
     scaffold.refuse_existing(folder)

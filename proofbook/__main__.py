@@ -11,7 +11,7 @@ The others:
 
 import sys
 
-from runners.system import stopping
+from proofbook.runners.system import stopping
 
 
 def command() -> None:
@@ -19,8 +19,8 @@ def command() -> None:
     stopping.listen("stopped; run the same command again")  # before all else is loaded
     from importlib import metadata
 
-    from runners import __main__ as runners
-    from runners.system.errors import nearest
+    from proofbook.runners import __main__ as runners
+    from proofbook.runners.system.errors import nearest
 
     name = next(iter(sys.argv[1:]), "")
     if name in ("", "-h", "--help"):
@@ -34,7 +34,7 @@ def command() -> None:
         stopping.leave(0)
     if name not in runners.COMMANDS and not nearest(name, runners.COMMANDS):
         # Before the current folder is searched for modules: it may have a `generator` of its own.
-        from generator.__main__ import main
+        from proofbook.generator.__main__ import main
 
         stopping.leave(main())
     runners.command()

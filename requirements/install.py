@@ -82,7 +82,7 @@ def main() -> None:
     pip(python, "--require-hashes", *(word for path in pins(purpose) for word in ("-r", str(path))))
     pip(python, "--no-build-isolation", "-e", f"{ROOT}{PURPOSES[purpose]}")
     if PURPOSES[purpose] and not sys.dont_write_bytecode:  # or all that start together compile it
-        loading = "from runners.core.ranks.process import preload; preload()"
+        loading = "from proofbook.runners.core.ranks.process import preload; preload()"
         subprocess.call([str(python), "-c", loading], cwd=str(ROOT))
 
 

@@ -25,7 +25,7 @@ a simulation that failed, a plan that differs, or a run that could not be measur
 machine; 2 a wrong call, or a run that this machine cannot do; 130 Ctrl-C; 143 SIGTERM.
 """
 
-from runners.system import stopping
+from proofbook.runners.system import stopping
 
 if __name__ == "__main__":
     stopping.listen("stopped; nothing was begun")  # before all else is loaded
@@ -38,22 +38,22 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from runners.core.system.scratch import Scratch
-from runners.system import book
-from runners.system.errors import FixableError, unknown
+from proofbook.runners.core.system.scratch import Scratch
+from proofbook.runners.system import book
+from proofbook.runners.system.errors import FixableError, unknown
 
 # The module of each command: `add_arguments` says what it takes, `main` returns the exit code. It
 # is imported when the command is called, since most of them load torch.
 COMMANDS = {
-    "list": "runners.commands.list_experiments",
-    "run": "runners.commands.run",
-    "try": "runners.commands.try_run",
-    "reproduce": "runners.commands.reproduce",
-    "show": "runners.commands.show",
-    "compare": "runners.commands.compare",
-    "lab": "runners.labs.command",
-    "verify": "runners.verify.command",
-    "plan": "runners.planner.command",
+    "list": "proofbook.runners.commands.list_experiments",
+    "run": "proofbook.runners.commands.run",
+    "try": "proofbook.runners.commands.try_run",
+    "reproduce": "proofbook.runners.commands.reproduce",
+    "show": "proofbook.runners.commands.show",
+    "compare": "proofbook.runners.commands.compare",
+    "lab": "proofbook.runners.labs.command",
+    "verify": "proofbook.runners.verify.command",
+    "plan": "proofbook.runners.planner.command",
 }
 KEPT = {  # when a command that measures nothing for the book is stopped
     "lab": "your file is as you saved it",

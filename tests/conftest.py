@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from hypothesis import settings
 
-from runners.core.system.scratch import COMPILED
+from proofbook.runners.core.system.scratch import COMPILED
 from tests.browser import find_browser
 from tests.processes import ROOT, free_port, ran
 

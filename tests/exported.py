@@ -3,11 +3,11 @@
 import re
 from html import unescape
 
-from generator.export import formats
-from generator.items.item_checks import answerable_cases
-from generator.items.kinds import kind_of
-from generator.items.kinds.typed import unit_of
-from generator.printing.folio import Folio
+from proofbook.generator.export import formats
+from proofbook.generator.items.item_checks import answerable_cases
+from proofbook.generator.items.kinds import kind_of
+from proofbook.generator.items.kinds.typed import unit_of
+from proofbook.generator.printing.folio import Folio
 
 _GIFT = {"number": "Numerical", "shape": "Short", "match": "Matching"}
 

@@ -1,6 +1,6 @@
 """Programs of a rank, run by the judge; a test fails where a rank of them does."""
 
-from runners.judging.ranks import run
+from proofbook.runners.judging.ranks import run
 
 
 def judged(program, world_size, *arguments, **how):

@@ -7,14 +7,14 @@ Each of their runs is skipped with a reason, as on a machine that lacks what it 
 import sys
 from collections.abc import Sequence
 
-from runners.core.declared.experiment import find
-from runners.core.measuring.gather import skipped
-from runners.core.measuring.launch import Place
-from runners.core.measuring.measure import code_of, folder
-from runners.core.system import accelerator
-from runners.core.trace import machine
-from runners.core.trace.records import trace_of
-from runners.traces.files import write
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.core.measuring.gather import skipped
+from proofbook.runners.core.measuring.launch import Place
+from proofbook.runners.core.measuring.measure import code_of, folder
+from proofbook.runners.core.system import accelerator
+from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.records import trace_of
+from proofbook.runners.traces.files import write
 
 REASON = "another test measures it"
 

@@ -8,8 +8,8 @@ import json
 import shutil
 from pathlib import Path
 
-from runners.core.declared.experiment import Experiment, find, names
-from runners.core.trace.records import NEEDS_FULL
+from proofbook.runners.core.declared.experiment import Experiment, find, names
+from proofbook.runners.core.trace.records import NEEDS_FULL
 from tests.conftest import ROOT, not_of_the_reference
 from tests.recorded import as_recorded, write
 

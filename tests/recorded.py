@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from runners.core.trace.measured import SampledSeconds
-from runners.core.trace.records import Run
-from runners.core.trace.schema import digest_of
+from proofbook.runners.core.trace.measured import SampledSeconds
+from proofbook.runners.core.trace.records import Run
+from proofbook.runners.core.trace.schema import digest_of
 
 RECORDED = ("ranks", "stages", "epochs", "step_losses", "passes", "prediction", "printed")
 

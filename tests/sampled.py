@@ -7,12 +7,12 @@ communicate, because gloo's threads free a buffer late where that work has the c
 
 import re
 
-from runners.commands.show import lines
-from runners.core.declared.experiment import find
-from runners.core.trace.fields import quantity, steps_of
-from runners.core.trace.records import Trace
-from runners.core.trace.spread import field_of
-from runners.traces.files import read, trace_paths
+from proofbook.runners.commands.show import lines
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.core.trace.fields import quantity, steps_of
+from proofbook.runners.core.trace.records import Trace
+from proofbook.runners.core.trace.spread import field_of
+from proofbook.runners.traces.files import read, trace_paths
 from tests.processes import ROOT
 
 REFERENCE = sorted(ROOT.glob("content/traces/reference-*"))[0]

@@ -15,8 +15,8 @@ from functools import cache
 import pytest
 from jinja2 import Environment, nodes
 
-from generator.pages.facts import SCRIPTS, STYLES
-from runners.traces import digest
+from proofbook.generator.pages.facts import SCRIPTS, STYLES
+from proofbook.runners.traces import digest
 from tests.conftest import ROOT
 
 FOR_THE_GENERATOR = (
@@ -24,7 +24,7 @@ FOR_THE_GENERATOR = (
     "planner.program", "system", "labs.shelf", "verify.report"
 )  # fmt: skip
 NEED_TORCH = tuple(
-    f"runners.{room}" for room in (
+    f"proofbook.runners.{room}" for room in (
         "core.meters", "core.ranks", "training", "experiments", "simulate", "planner.simulated",
         "core.measuring.launcher", "session.peers", "cluster", "judging", "labs", "verify",
         "planner.command", "planner.program_template",
@@ -37,7 +37,8 @@ def _sources(*parts):
 
 
 def _module(path):
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(["proofbook", *parts]).removesuffix(".__init__")
 
 
 @cache
@@ -50,7 +51,7 @@ def _imports(path):
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative import"
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return frozenset(names - {"runners", "generator"})
+    return frozenset(names - {"proofbook", "proofbook.runners", "proofbook.generator"})
 
 
 def _importers(package, *parts):
@@ -64,13 +65,15 @@ def _importers(package, *parts):
 
 
 def test_the_generator_takes_only_what_needs_no_torch_from_the_runners():
-    rooms = tuple(f"runners.{room}" for room in FOR_THE_GENERATOR)
-    taken = {name for names in _importers("runners", "generator").values() for name in names}
+    rooms = tuple(f"proofbook.runners.{room}" for room in FOR_THE_GENERATOR)
+    taken = {
+        name for names in _importers("proofbook.runners", "generator").values() for name in names
+    }
     assert [name for name in sorted(taken) if not name.startswith(rooms)] == []
 
 
 def test_runners_never_import_the_generator():
-    assert _importers("generator", "runners") == {}
+    assert _importers("proofbook.generator", "runners") == {}
 
 
 def test_nothing_in_the_generator_imports_torch():
@@ -91,7 +94,7 @@ def test_only_what_handles_tensors_needs_torch():
         for name in map(_module, _sources("generator", "runners"))
         if not name.startswith(NEED_TORCH) and not name.endswith("__main__")
     ]
-    lines = [f"import {name}" for name in [*modules, "generator.__main__"]]
+    lines = [f"import {name}" for name in [*modules, "proofbook.generator.__main__"]]
     program = "\n".join(["import sys", "sys.modules['torch'] = None", *lines])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -151,14 +154,16 @@ def test_rooms_take_from_each_other_in_one_direction(package):
     rooms = ROOMS[package]
     taken = {room: set() for room in rooms}
     for room in rooms:
-        for names in _importers(package, f"{package}/{room.replace('.', '/')}").values():
+        for names in _importers(
+            f"proofbook.{package}", f"{package}/{room.replace('.', '/')}"
+        ).values():
             taken[room] |= {_room(package, name) for name in names} - {room}
     assert taken == rooms
 
 
 def _room(package, module):
     """The room of a module; each folder of the core is one."""
-    _, room, *rest = module.split(".")
+    _, _, room, *rest = module.split(".")
     return f"core.{rest[0]}" if (package, room) == ("runners", "core") else room
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-import generator.items.kinds  # noqa: F401 completes the model of a quiz
-from generator.content.reading import load
-from generator.values.evaluation import Evidence
+import proofbook.generator.items.kinds  # noqa: F401 completes the model of a quiz
+from proofbook.generator.content.reading import load
+from proofbook.generator.values.evaluation import Evidence
 
 # What these machines measured before a change of the meter, which then counted it otherwise.
 MEASURED_BEFORE = ("hy-hsdp-gradients",)  # whole gradients of FSDP were activations

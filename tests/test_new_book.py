@@ -10,16 +10,16 @@ import tomllib
 import pytest
 import yaml
 
-from generator.__main__ import main
-from generator.checks import site_checks
-from generator.content import scaffold
-from runners.commands.reproduce import requested
-from runners.core.declared.experiment import find
-from runners.plain.measure import measure_run
-from runners.system.book import enter_book
-from runners.system.errors import FixableError
-from runners.traces.digest import forget_code
-from runners.traces.summary import how_it_ended
+from proofbook.generator.__main__ import main
+from proofbook.generator.checks import site_checks
+from proofbook.generator.content import scaffold
+from proofbook.runners.commands.reproduce import requested
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.plain.measure import measure_run
+from proofbook.runners.system.book import enter_book
+from proofbook.runners.system.errors import FixableError
+from proofbook.runners.traces.digest import forget_code
+from proofbook.runners.traces.summary import how_it_ended
 from tests.conftest import ROOT
 from tests.processes import ran
 from tests.sampled import REFERENCE

@@ -8,11 +8,11 @@ from functools import cache
 
 import pytest
 
-from generator.printing.sources import PYTHON
-from runners.__main__ import main
-from runners.commands import reproduce
-from runners.commands.reproduce import requested
-from runners.core.trace.fields import in_words, quantity, steps_of, value_at
+from proofbook.generator.printing.sources import PYTHON
+from proofbook.runners.__main__ import main
+from proofbook.runners.commands import reproduce
+from proofbook.runners.commands.reproduce import requested
+from proofbook.runners.core.trace.fields import in_words, quantity, steps_of, value_at
 from tests.clones import cloned, pasted
 from tests.conftest import ROOT
 from tests.popovers import popovers

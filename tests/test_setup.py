@@ -12,8 +12,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from proofbook.runners.core.trace.machine import pinned
 from requirements import install
-from runners.core.trace.machine import pinned
 
 
 def _lines():

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from runners.system.book import ROOT
+from proofbook.runners.system.book import ROOT
 from tests.processes import ran
 
 pytestmark = pytest.mark.builds
@@ -40,9 +40,8 @@ def called(folder, words, installed):
 
 def test_the_wheel_has_all_that_an_experiment_follows_from(installed, tmp_path):
     """Texts and programs of content too: the digest of each experiment is that of this clone."""
-    asked = (
-        "from runners.core.declared.experiment import names\nfrom runners.traces.digest import *\n"
-    )
+    asked = "from proofbook.runners.core.declared.experiment import names\n"
+    asked += "from proofbook.runners.traces.digest import *\n"
     asked += "print([(name, source_digest(name), program_digests(name)) for name in names()])"
     there = called(tmp_path, ["-c", asked], installed)
     here = called(tmp_path, ["-c", asked], ROOT)

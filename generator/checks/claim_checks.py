@@ -11,18 +11,18 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from generator.content import listed_code, prose
-from generator.content.book import Book
-from generator.content.claim import Claim, ClaimFile, SentenceVerdict, Statement
-from generator.content.documents import Document, fields_of
-from generator.content.errors import ContentError
-from generator.content.yaml_source import Mistake
-from generator.values.evaluation import Evidence, verdict_words
-from generator.values.filters import ClaimSentence
-from generator.values.perturbed import counterexample, why_not_stated
-from generator.values.regime import dtype_of
-from generator.values.value import Value
-from generator.values.verdicts import UNDECIDED, Judged
+from proofbook.generator.content import listed_code, prose
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.claim import Claim, ClaimFile, SentenceVerdict, Statement
+from proofbook.generator.content.documents import Document, fields_of
+from proofbook.generator.content.errors import ContentError
+from proofbook.generator.content.yaml_source import Mistake
+from proofbook.generator.values.evaluation import Evidence, verdict_words
+from proofbook.generator.values.filters import ClaimSentence
+from proofbook.generator.values.perturbed import counterexample, why_not_stated
+from proofbook.generator.values.regime import dtype_of
+from proofbook.generator.values.value import Value
+from proofbook.generator.values.verdicts import UNDECIDED, Judged
 
 LARGE = 0.1  # a tolerance beyond which a law says why
 # What another processor may round otherwise, and what another allocator may hold.

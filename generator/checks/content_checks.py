@@ -7,29 +7,29 @@ import ast
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from generator.checks import claim_checks, lesson_checks
-from generator.content import images, listed_code, prose
-from generator.content.book import Book
-from generator.content.claim import ClaimFile, StatementFile
-from generator.content.documents import TEXTS, Document, TextField
-from generator.content.errors import ContentError, ContentErrors, nearest, sort_errors
-from generator.content.exhibit import ExplainedProgram, Listing, Verified
-from generator.content.guide import GuideFile
-from generator.content.handwritten import HandWritten
-from generator.content.lab import WrongFile
-from generator.content.lesson import CostFile, LessonFile, TraceFile, TryFile, WhyFile
-from generator.content.plan_page import PlanFile
-from generator.content.quiz import Item, QuizFile
-from generator.content.topic import TopicFile
-from generator.content.words import Written
-from generator.content.yaml_source import Mistake
-from generator.items import item_checks
-from generator.values.evaluation import Evidence
-from generator.values.filters import ClaimSentence, Label, calls_of_claims
-from generator.values.perturbed import why_not_stated
-from generator.values.value import Value
-from runners.planner.answers.published import PEAKS
-from runners.traces.differences import MisfitError, wrong_programs
+from proofbook.generator.checks import claim_checks, lesson_checks
+from proofbook.generator.content import images, listed_code, prose
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.claim import ClaimFile, StatementFile
+from proofbook.generator.content.documents import TEXTS, Document, TextField
+from proofbook.generator.content.errors import ContentError, ContentErrors, nearest, sort_errors
+from proofbook.generator.content.exhibit import ExplainedProgram, Listing, Verified
+from proofbook.generator.content.guide import GuideFile
+from proofbook.generator.content.handwritten import HandWritten
+from proofbook.generator.content.lab import WrongFile
+from proofbook.generator.content.lesson import CostFile, LessonFile, TraceFile, TryFile, WhyFile
+from proofbook.generator.content.plan_page import PlanFile
+from proofbook.generator.content.quiz import Item, QuizFile
+from proofbook.generator.content.topic import TopicFile
+from proofbook.generator.content.words import Written
+from proofbook.generator.content.yaml_source import Mistake
+from proofbook.generator.items import item_checks
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.filters import ClaimSentence, Label, calls_of_claims
+from proofbook.generator.values.perturbed import why_not_stated
+from proofbook.generator.values.value import Value
+from proofbook.runners.planner.answers.published import PEAKS
+from proofbook.runners.traces.differences import MisfitError, wrong_programs
 
 # The ids that there are of what texts name, by their mark.
 _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
-from generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput
-from generator.content.documents import Document
-from generator.content.errors import nearest
-from generator.content.exhibit import Figure
-from generator.content.guide import GuideFile
-from generator.content.lesson import (
+from proofbook.generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput
+from proofbook.generator.content.documents import Document
+from proofbook.generator.content.errors import nearest
+from proofbook.generator.content.exhibit import Figure
+from proofbook.generator.content.guide import GuideFile
+from proofbook.generator.content.lesson import (
     ChallengeFile,
     CostFile,
     LessonFile,
@@ -26,14 +26,14 @@ from generator.content.lesson import (
     TryFile,
     WhyFile,
 )
-from generator.content.yaml_source import Mistake, Path
-from generator.figures.play import states as play_states
-from generator.values import claim_formula, units
-from generator.values.calculator import CheckOnRun, check_on_run, checked, parsed
-from generator.values.evaluation import Evidence
-from generator.values.value import ExpressionError, Value, numeric
-from runners.planner.answers.answer import Layout, answer_of, layout_of, rivals
-from runners.planner.answers.law_of_time import Cluster
+from proofbook.generator.content.yaml_source import Mistake, Path
+from proofbook.generator.figures.play import states as play_states
+from proofbook.generator.values import claim_formula, units
+from proofbook.generator.values.calculator import CheckOnRun, check_on_run, checked, parsed
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.value import ExpressionError, Value, numeric
+from proofbook.runners.planner.answers.answer import Layout, answer_of, layout_of, rivals
+from proofbook.runners.planner.answers.law_of_time import Cluster
 
 WITHOUT_FIGURES = (TryFile, ChallengeFile, RecallFile)  # which have no part that names one
 

@@ -7,17 +7,17 @@ cannot be executed.
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from generator.checks.claim_checks import broken_laws
-from generator.content.book import Book
-from generator.content.shelf import TraceOnPage
-from generator.values.verdicts import Judged
-from runners.core.declared.experiment import find
-from runners.core.trace.machine import pinned
-from runners.core.trace.records import NO_TORCH
-from runners.system.book import ROOT, experiment_files, own_book
-from runners.system.errors import FixableError
-from runners.traces.digest import program_digests
-from runners.traces.files import again
+from proofbook.generator.checks.claim_checks import broken_laws
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.shelf import TraceOnPage
+from proofbook.generator.values.verdicts import Judged
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.core.trace.machine import pinned
+from proofbook.runners.core.trace.records import NO_TORCH
+from proofbook.runners.system.book import ROOT, experiment_files, own_book
+from proofbook.runners.system.errors import FixableError
+from proofbook.runners.traces.digest import program_digests
+from proofbook.runners.traces.files import again
 
 
 def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:

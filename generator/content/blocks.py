@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from markdown_it import MarkdownIt
 
-from generator.content.errors import nearest
+from proofbook.generator.content.errors import nearest
 
 BOXES = ("note", "tip", "example", "warning")
 NOTE = re.compile(r"(?P<begins>^)?\[\^(?P<name>[^\]\s]+)\](?P<says>:)?", re.MULTILINE)

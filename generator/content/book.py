@@ -10,22 +10,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from generator.content.cases import ClaimIndex
-from generator.content.claim import Claim, Constant, Misconception, Reference, Statement
-from generator.content.documents import Document
-from generator.content.errors import ContentError
-from generator.content.exhibit import Figure
-from generator.content.glossary import GlossaryFile, Term
-from generator.content.guide import GuideFile
-from generator.content.handwritten import HandWritten
-from generator.content.lab import LabFile
-from generator.content.lesson import LessonFile, Mode
-from generator.content.plan_page import PlanFile
-from generator.content.quiz import Item
-from generator.content.shelf import MachineFolder, TraceOnPage, standing
-from generator.content.topic import HomeFile, TopicFile
-from runners.core.trace.records import Machine, Run, Trace
-from runners.verify.report import Watched
+from proofbook.generator.content.cases import ClaimIndex
+from proofbook.generator.content.claim import Claim, Constant, Misconception, Reference, Statement
+from proofbook.generator.content.documents import Document
+from proofbook.generator.content.errors import ContentError
+from proofbook.generator.content.exhibit import Figure
+from proofbook.generator.content.glossary import GlossaryFile, Term
+from proofbook.generator.content.guide import GuideFile
+from proofbook.generator.content.handwritten import HandWritten
+from proofbook.generator.content.lab import LabFile
+from proofbook.generator.content.lesson import LessonFile, Mode
+from proofbook.generator.content.plan_page import PlanFile
+from proofbook.generator.content.quiz import Item
+from proofbook.generator.content.shelf import MachineFolder, TraceOnPage, standing
+from proofbook.generator.content.topic import HomeFile, TopicFile
+from proofbook.runners.core.trace.records import Machine, Run, Trace
+from proofbook.runners.verify.report import Watched
 
 
 @dataclass(frozen=True)

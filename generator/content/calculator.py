@@ -5,8 +5,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from generator.content.claim import NumberTolerance
-from generator.content.words import (
+from proofbook.generator.content.claim import NumberTolerance
+from proofbook.generator.content.words import (
     ClaimId,
     Expression,
     Formula,

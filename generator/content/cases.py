@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
-from generator.content import prose
-from generator.content.claim import Claim, ClaimFile
-from generator.content.errors import ContentError, nearest
-from generator.content.words import marks
+from proofbook.generator.content import prose
+from proofbook.generator.content.claim import Claim, ClaimFile
+from proofbook.generator.content.errors import ContentError, nearest
+from proofbook.generator.content.words import marks
 
 if TYPE_CHECKING:
-    from generator.content.documents import Document
+    from proofbook.generator.content.documents import Document
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 QUOTED = r"'[^']*'|\"[^\"]*\""

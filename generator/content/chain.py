@@ -10,7 +10,7 @@ from typing import Literal
 
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
 
-from generator.content.lesson import BuildStep, DeepFile, Myth, Pitfall, Section
+from proofbook.generator.content.lesson import BuildStep, DeepFile, Myth, Pitfall, Section
 
 HOOD = "Under the hood"  # whose own section comes first
 

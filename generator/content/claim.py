@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from generator.content.words import (
+from proofbook.generator.content.words import (
     ClaimId,
     Expression,
     Id,

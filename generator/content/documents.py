@@ -15,13 +15,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from generator.content import keys
-from generator.content.draws import CALL, as_written
-from generator.content.errors import ContentError, ContentErrors, nearest, place_of
-from generator.content.prose import expressions, faults
-from generator.content.words import LACKS, NOTHING, Written, marks
-from generator.content.yaml_source import Path, YamlFile, parse
-from runners.system.errors import near
+from proofbook.generator.content import keys
+from proofbook.generator.content.draws import CALL, as_written
+from proofbook.generator.content.errors import ContentError, ContentErrors, nearest, place_of
+from proofbook.generator.content.prose import expressions, faults
+from proofbook.generator.content.words import LACKS, NOTHING, Written, marks
+from proofbook.generator.content.yaml_source import Path, YamlFile, parse
+from proofbook.runners.system.errors import near
 
 ModelT = TypeVar("ModelT", bound=Written)
 WrittenT = TypeVar("WrittenT", bound=Written, covariant=True)

@@ -13,9 +13,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from generator.content.claim import SEVERAL
-from generator.content.words import ClaimId, Name, PerRun, Written
-from runners.core.trace.fields import SIZES, THOUSANDS, TIMES
+from proofbook.generator.content.claim import SEVERAL
+from proofbook.generator.content.words import ClaimId, Name, PerRun, Written
+from proofbook.runners.core.trace.fields import SIZES, THOUSANDS, TIMES
 
 MOST, MOST_TRIED = 20_000, 500
 NUM_ASKED = 6  # of them a page shows the first, and Recall asks all in turn

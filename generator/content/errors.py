@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from runners.system.errors import near
-from runners.traces.files import TraceError
+from proofbook.runners.system.errors import near
+from proofbook.runners.traces.files import TraceError
 
 ReadT = TypeVar("ReadT")
 FEW = 2  # places beside the first that have a line each

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from generator.content.words import (
+from proofbook.generator.content.words import (
     Expression,
     Id,
     LessonFigure,
@@ -14,7 +14,7 @@ from generator.content.words import (
     RunPath,
     Written,
 )
-from generator.content.yaml_source import Path
+from proofbook.generator.content.yaml_source import Path
 
 
 class GrowthSeries(Written):

@@ -12,7 +12,7 @@ from itertools import product
 
 from math_core import LatexError, LatexToMathML
 
-from generator.content.numerals import QUANTITY, SPELLED, blank, numerals
+from proofbook.generator.content.numerals import QUANTITY, SPELLED, blank, numerals
 
 _TO_MATHML = LatexToMathML(annotation=True, fancy_error=False)
 _NAMES = ("<mi>", '<mi mathvariant="normal">')

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from generator.content.words import Id, Prose, RunPath, Written
+from proofbook.generator.content.words import Id, Prose, RunPath, Written
 
 Word = Annotated[str, StringConstraints(min_length=2, max_length=60, strip_whitespace=True)]
 

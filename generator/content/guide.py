@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from generator.content.words import (
+from proofbook.generator.content.words import (
     ClaimId,
     Id,
     LessonPath,
@@ -23,7 +23,7 @@ from generator.content.words import (
     TechniqueId,
     Written,
 )
-from generator.content.yaml_source import Path
+from proofbook.generator.content.yaml_source import Path
 
 
 class LessonSection(Written):

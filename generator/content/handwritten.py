@@ -16,13 +16,13 @@ from typing import Annotated
 
 import yaml
 
-from generator.content.documents import Document, validated
-from generator.content.errors import ContentError, ContentErrors, place_of, visible_files
-from generator.content.exhibit import Listing, Verified
-from generator.content.prose import OWN_FENCE
-from generator.content.quiz import QuizFence
-from generator.content.words import FieldMark, Line, Written, as_list
-from generator.content.yaml_source import YamlFile, YamlPlace, parse
+from proofbook.generator.content.documents import Document, validated
+from proofbook.generator.content.errors import ContentError, ContentErrors, place_of, visible_files
+from proofbook.generator.content.exhibit import Listing, Verified
+from proofbook.generator.content.prose import OWN_FENCE
+from proofbook.generator.content.quiz import QuizFence
+from proofbook.generator.content.words import FieldMark, Line, Written, as_list
+from proofbook.generator.content.yaml_source import YamlFile, YamlPlace, parse
 
 _HEAD = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 

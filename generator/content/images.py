@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from generator.content import prose
-from generator.content.documents import TEXTS, Document
-from generator.content.errors import ContentError, nearest
+from proofbook.generator.content import prose
+from proofbook.generator.content.documents import TEXTS, Document
+from proofbook.generator.content.errors import ContentError, nearest
 
 SUFFIXES = (".png", ".svg", ".webp", ".jpg", ".jpeg", ".gif")
 MOST = 200  # kB

@@ -15,8 +15,8 @@ from typing import Any, get_args, get_origin
 
 import yaml
 
-from generator.content.draws import as_written
-from generator.content.words import MAX_LINE, MAX_PROSE, Written
+from proofbook.generator.content.draws import as_written
+from proofbook.generator.content.words import MAX_LINE, MAX_PROSE, Written
 
 _OPENING = f"""\
 # Keys of the YAML files

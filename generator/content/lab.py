@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from generator.content.guide import LessonSection
-from generator.content.words import LessonFigure, Line, Name, Prose, Written
+from proofbook.generator.content.guide import LessonSection
+from proofbook.generator.content.words import LessonFigure, Line, Name, Prose, Written
 
 
 class LabRequirement(Written):

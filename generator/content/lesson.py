@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from generator.content.calculator import Calculator
-from generator.content.exhibit import ExplainedProgram, Figure, Listing
-from generator.content.quiz import ValueTable
-from generator.content.words import (
+from proofbook.generator.content.calculator import Calculator
+from proofbook.generator.content.exhibit import ExplainedProgram, Figure, Listing
+from proofbook.generator.content.quiz import ValueTable
+from proofbook.generator.content.words import (
     ClaimId,
     Expression,
     FigureId,

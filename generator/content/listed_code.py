@@ -10,8 +10,8 @@ import textwrap
 from functools import lru_cache
 from pathlib import Path
 
-from generator.content.errors import nearest
-from runners.traces.programs import DECLARED
+from proofbook.generator.content.errors import nearest
+from proofbook.runners.traces.programs import DECLARED
 
 _Defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 # Where a run finds what it executes: the programs of topics and sentences, those that `verify` has

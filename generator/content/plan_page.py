@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from generator.content.exhibit import Listing
-from generator.content.words import Expression, GridName, Line, Prose, Written
+from proofbook.generator.content.exhibit import Listing
+from proofbook.generator.content.words import Expression, GridName, Line, Prose, Written
 
 
 class Device(Written):

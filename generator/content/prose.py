@@ -9,9 +9,15 @@ from functools import lru_cache
 from itertools import groupby, starmap
 from typing import NamedTuple
 
-from generator.content import blocks, formulas
-from generator.content.numerals import AFTER_VALUE, SPELLED, blank, numerals, states_quantity
-from runners.system.errors import near
+from proofbook.generator.content import blocks, formulas
+from proofbook.generator.content.numerals import (
+    AFTER_VALUE,
+    SPELLED,
+    blank,
+    numerals,
+    states_quantity,
+)
+from proofbook.runners.system.errors import near
 
 # Private-use characters, and those that come with a text copied from elsewhere.
 _INVISIBLE = re.compile(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
-from generator.content.cases import bind_part, names_of_case
-from generator.content.draws import NUM_ASKED, Draws, short_names
-from generator.content.exhibit import Exhibit
-from generator.content.words import (
+from proofbook.generator.content.cases import bind_part, names_of_case
+from proofbook.generator.content.draws import NUM_ASKED, Draws, short_names
+from proofbook.generator.content.exhibit import Exhibit
+from proofbook.generator.content.words import (
     Bound,
     ClaimId,
     Expression,
@@ -24,8 +24,8 @@ from generator.content.words import (
     Written,
     runs_as_cases,
 )
-from generator.content.yaml_source import Path
-from runners.system.errors import near
+from proofbook.generator.content.yaml_source import Path
+from proofbook.runners.system.errors import near
 
 
 class TableRow(Written):

@@ -11,27 +11,38 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from generator.content import handwritten
-from generator.content.book import Book, Topic
-from generator.content.cases import claim_index
-from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, StatementFile
-from generator.content.documents import Document, read
-from generator.content.errors import ContentError, ContentErrors, Files, nearest, visible_files
-from generator.content.glossary import GlossaryFile
-from generator.content.guide import GuideFile
-from generator.content.lab import LabFile, WrongFile
-from generator.content.lesson import MODES, LessonFile, RecallFile
-from generator.content.plan_page import PlanFile
-from generator.content.quiz import Item, QuizFile
-from generator.content.shelf import IsStale, Shelf, published_references, standing
-from generator.content.topic import HomeFile, TopicFile
-from generator.content.words import Written
-from runners.core.trace.records import Machine, Trace
-from runners.core.trace.schema import digest_of
-from runners.planner.answers.published import is_stale
-from runners.traces import files as traces
-from runners.verify.report import SUFFIX, Watched
-from runners.verify.report import read as read_watched
+from proofbook.generator.content import handwritten
+from proofbook.generator.content.book import Book, Topic
+from proofbook.generator.content.cases import claim_index
+from proofbook.generator.content.claim import (
+    ClaimFile,
+    MisconceptionFile,
+    ReferenceFile,
+    StatementFile,
+)
+from proofbook.generator.content.documents import Document, read
+from proofbook.generator.content.errors import (
+    ContentError,
+    ContentErrors,
+    Files,
+    nearest,
+    visible_files,
+)
+from proofbook.generator.content.glossary import GlossaryFile
+from proofbook.generator.content.guide import GuideFile
+from proofbook.generator.content.lab import LabFile, WrongFile
+from proofbook.generator.content.lesson import MODES, LessonFile, RecallFile
+from proofbook.generator.content.plan_page import PlanFile
+from proofbook.generator.content.quiz import Item, QuizFile
+from proofbook.generator.content.shelf import IsStale, Shelf, published_references, standing
+from proofbook.generator.content.topic import HomeFile, TopicFile
+from proofbook.generator.content.words import Written
+from proofbook.runners.core.trace.records import Machine, Trace
+from proofbook.runners.core.trace.schema import digest_of
+from proofbook.runners.planner.answers.published import is_stale
+from proofbook.runners.traces import files as traces
+from proofbook.runners.verify.report import SUFFIX, Watched
+from proofbook.runners.verify.report import read as read_watched
 
 ModelT = TypeVar("ModelT", bound=Written)
 FILES: dict[str, type[Written]] = {  # of a book, in the order in which they are read

@@ -16,16 +16,17 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
-from generator.content.book import Book
-from generator.content.prose import faults
-from runners.system.book import ROOT, experiment_files, experiments_in, own_book, program
-from runners.system.errors import unknown
+import proofbook
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.prose import faults
+from proofbook.runners.system.book import ROOT, experiment_files, experiments_in, own_book, program
+from proofbook.runners.system.errors import unknown
 
 PYTHON = shlex.quote(sys.orig_argv[0])  # as it was called, so that what is printed can be pasted
 TEMPLATE = Path("runners/experiments/_template.py")
 PLAIN_TEMPLATE = ROOT / "runners/plain/_template.py"  # in a book of one's own
 TODO = "TODO"
-BOOK = Path(__file__).resolve().parents[2] / "proofbook" / "new_book"  # as it is copied
+BOOK = Path(proofbook.__file__).parent / "new_book"  # as it is copied
 _FILES = {  # each of them as Jinja writes it
     "claims": """\
 regime: {dtype: float32, optimizer: SGD, fixed: the batch}

@@ -15,16 +15,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from generator.content import numerals
-from generator.content.claim import Reference
-from generator.content.errors import Files, visible_files
-from runners.core.trace.machine import machine_folders
-from runners.core.trace.records import Machine, Run, Trace
-from runners.planner.answers import published
-from runners.planner.answers.plan_grid import PREFIX, Grid, as_trace, read_grid
-from runners.system.book import experiments_in, own_book, program
-from runners.traces import files as traces
-from runners.traces.files import MACHINE
+from proofbook.generator.content import numerals
+from proofbook.generator.content.claim import Reference
+from proofbook.generator.content.errors import Files, visible_files
+from proofbook.runners.core.trace.machine import machine_folders
+from proofbook.runners.core.trace.records import Machine, Run, Trace
+from proofbook.runners.planner.answers import published
+from proofbook.runners.planner.answers.plan_grid import PREFIX, Grid, as_trace, read_grid
+from proofbook.runners.system.book import experiments_in, own_book, program
+from proofbook.runners.traces import files as traces
+from proofbook.runners.traces.files import MACHINE
 
 NO_FOLDER = (
     "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/ that `{}` wrote, "

@@ -1,7 +1,7 @@
 """A topic's own file, and the home page."""
 
-from generator.content.lesson import Mode
-from generator.content.words import (
+from proofbook.generator.content.lesson import Mode
+from proofbook.generator.content.words import (
     ClaimId,
     Expression,
     Line,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from generator.content.errors import ContentError, ContentErrors, place_of
+from proofbook.generator.content.errors import ContentError, ContentErrors, place_of
 
 Path = tuple[str | int, ...]
 Mistake = tuple[Path, str]  # where something is wrong, from the part at hand on, and why

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from generator.content.book import Book, Topic
-from generator.export.questions import ExportedQuestion, questions
-from generator.pages.environment import environment
-from generator.printing.folio import Folio
-from generator.printing.markdown import plain
-from generator.values.evaluation import Evidence
+from proofbook.generator.content.book import Book, Topic
+from proofbook.generator.export.questions import ExportedQuestion, questions
+from proofbook.generator.pages.environment import environment
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.printing.markdown import plain
+from proofbook.generator.values.evaluation import Evidence
 
 LACKS = {  # format → kind of question → why it has none
     "gift": {

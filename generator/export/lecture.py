@@ -11,23 +11,23 @@ from itertools import accumulate, chain, zip_longest
 
 from markupsafe import Markup
 
-from generator.content.book import Topic
-from generator.content.lesson import LearnFile, Mode
-from generator.items.kinds import kind_of
-from generator.pages.compose import begin
-from generator.pages.draft import Draft
-from generator.pages.elements.element import Content, Element
-from generator.pages.elements.programs import ListedProgram
-from generator.pages.elements.tables import Table
-from generator.pages.environment import TEMPLATES, environment
-from generator.pages.page import Gathered
-from generator.pages.sheets import Sheet
-from generator.pages.views import claims, labs
-from generator.pages.views.claims import JudgedClaim
-from generator.printing.folio import Folio
-from generator.printing.markdown import plain, unlinked
-from generator.values.evaluation import Evidence
-from generator.website.publish import ASSETS, style
+from proofbook.generator.content.book import Topic
+from proofbook.generator.content.lesson import LearnFile, Mode
+from proofbook.generator.items.kinds import kind_of
+from proofbook.generator.pages.compose import begin
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements.element import Content, Element
+from proofbook.generator.pages.elements.programs import ListedProgram
+from proofbook.generator.pages.elements.tables import Table
+from proofbook.generator.pages.environment import TEMPLATES, environment
+from proofbook.generator.pages.page import Gathered
+from proofbook.generator.pages.sheets import Sheet
+from proofbook.generator.pages.views import claims, labs
+from proofbook.generator.pages.views.claims import JudgedClaim
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.printing.markdown import plain, unlinked
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.website.publish import ASSETS, style
 
 PARTS = ("plan", "slides", "questions", "answers", "lab", "mistakes")
 MINUTES, STEP = 90, 5

@@ -14,19 +14,19 @@ from functools import cache
 from markupsafe import Markup, escape
 from rcssmin import cssmin  # type: ignore[import-untyped]
 
-from generator.content import prose
-from generator.content.book import Topic
-from generator.content.listed_code import anonymized
-from generator.items.answers import ExplainedAnswer
-from generator.items.kinds.picked import FaultyLine
-from generator.pages.elements import questions as question
-from generator.pages.environment import macros
-from generator.printing.folio import Folio
-from generator.printing.markdown import Text, bare, plain
-from generator.values.evaluation import Evidence
-from generator.values.value import Value
-from generator.website.publish import STYLES
-from runners.core.trace.fields import NBSP
+from proofbook.generator.content import prose
+from proofbook.generator.content.book import Topic
+from proofbook.generator.content.listed_code import anonymized
+from proofbook.generator.items.answers import ExplainedAnswer
+from proofbook.generator.items.kinds.picked import FaultyLine
+from proofbook.generator.pages.elements import questions as question
+from proofbook.generator.pages.environment import macros
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.printing.markdown import Text, bare, plain
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.value import Value
+from proofbook.generator.website.publish import STYLES
+from proofbook.runners.core.trace.fields import NBSP
 
 _MARK = r"(?:[(:]|, |\bare) ?{}[,.)]"  # beside a number, or below a table or figure
 _LIGHT = re.compile(r"light-dark\(([^,]+),[^;]+\)(?=[;}])")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from generator.figures.drawing import LINE, Drawing, text_width
+from proofbook.generator.figures.drawing import LINE, Drawing, text_width
 
 TICK, GAP = 4, 8  # pixels: the length of a tick; between words that are apart
 BELOW = 44  # what an axis below a plot needs: ticks, labels, title

@@ -8,16 +8,24 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from generator.content.exhibit import Figure, GrowthChart
-from generator.figures.axes import Scale, percent, plain
-from generator.figures.drawing import WIDE
-from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, dashed, plot
-from generator.figures.picture import DrawnState, NumberRow, Picture, plain_line
-from generator.figures.play.states import PlayState
-from generator.printing.folio import Folio
-from generator.values import units
-from generator.values.evaluation import Evidence
-from generator.values.value import Value, numeric
+from proofbook.generator.content.exhibit import Figure, GrowthChart
+from proofbook.generator.figures.axes import Scale, percent, plain
+from proofbook.generator.figures.drawing import WIDE
+from proofbook.generator.figures.drawings.plot import (
+    LINES,
+    MARKS,
+    Axis,
+    Series,
+    axis_of,
+    dashed,
+    plot,
+)
+from proofbook.generator.figures.picture import DrawnState, NumberRow, Picture, plain_line
+from proofbook.generator.figures.play.states import PlayState
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values import units
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.value import Value, numeric
 
 FIELDS = ("loss", "validation_loss", "accuracy", "validation_accuracy")
 PANEL, PANEL_HEIGHT = replace(WIDE, width=344), 170  # half a column; between its axes

@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from generator.content.exhibit import Figure
-from generator.figures.charts import epochs, growth
-from generator.figures.picture import Picture
-from generator.figures.placement_figure import placement
-from generator.figures.play import states as play_states
-from generator.figures.play.frame import play
-from generator.printing.folio import REFERENCE, Folio
-from generator.values.regime import CROWDED, SPELLED, is_crowded
-from runners.core.trace.records import Run
+from proofbook.generator.content.exhibit import Figure
+from proofbook.generator.figures.charts import epochs, growth
+from proofbook.generator.figures.picture import Picture
+from proofbook.generator.figures.placement_figure import placement
+from proofbook.generator.figures.play import states as play_states
+from proofbook.generator.figures.play.frame import play
+from proofbook.generator.printing.folio import REFERENCE, Folio
+from proofbook.generator.values.regime import CROWDED, SPELLED, is_crowded
+from proofbook.runners.core.trace.records import Run
 
 KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
     "epochs": epochs,

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from generator.figures.drawing import NARROW, WIDE, Drawing, PageWidth
-from generator.figures.play.states import Control, PlayState
-from generator.printing.folio import Folio
-from generator.printing.markdown import plain
-from generator.values import units
+from proofbook.generator.figures.drawing import NARROW, WIDE, Drawing, PageWidth
+from proofbook.generator.figures.play.states import Control, PlayState
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.printing.markdown import plain
+from proofbook.generator.values import units
 
 # A part of the play, from 0 to 1, and what goes on from then on; below it, in words, what is drawn.
 Moment = tuple[float, str]

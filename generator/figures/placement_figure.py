@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
 
-from generator.content.exhibit import Figure
-from generator.figures.drawings.stacks import BarPart, Panel, Stack, panels
-from generator.figures.picture import DrawnState, NumberRow, Picture, plain_line
-from generator.printing.folio import Folio
-from generator.values.value import Value
-from runners.closed_forms.steps import ring_bytes, share_bytes
-from runners.core.trace.records import Run
+from proofbook.generator.content.exhibit import Figure
+from proofbook.generator.figures.drawings.stacks import BarPart, Panel, Stack, panels
+from proofbook.generator.figures.picture import DrawnState, NumberRow, Picture, plain_line
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values.value import Value
+from proofbook.runners.closed_forms.steps import ring_bytes, share_bytes
+from proofbook.runners.core.trace.records import Run
 
 # Formulas of a ring; any other operation is a message to each peer.
 OVER_A_RING = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"}

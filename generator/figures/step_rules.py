@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
-from runners.core.trace.schema import Setting
+from proofbook.runners.core.trace.schema import Setting
 
 Kind = Literal["whole", "gather", "forward", "backward", "reduce", "wait"]
 NUM_MOMENTS = 2  # of Adam, for each parameter

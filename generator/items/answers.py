@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from generator.printing.folio import Folio
+from proofbook.generator.printing.folio import Folio
 
 
 @dataclass(frozen=True)

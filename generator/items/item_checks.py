@@ -13,17 +13,17 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
-from generator.content.documents import fields_of
-from generator.content.draws import Draws
-from generator.content.errors import ContentError
-from generator.content.quiz import Drawable, Item
-from generator.content.yaml_source import Mistake
-from generator.items.kinds import kind_of
-from generator.items.kinds.kind import ItemError, is_alike
-from generator.values import units
-from generator.values.evaluation import Evidence, verdict_words
-from generator.values.perturbed import why_not_stated
-from generator.values.value import AbsentError, ExpressionError, Value, numeric
+from proofbook.generator.content.documents import fields_of
+from proofbook.generator.content.draws import Draws
+from proofbook.generator.content.errors import ContentError
+from proofbook.generator.content.quiz import Drawable, Item
+from proofbook.generator.content.yaml_source import Mistake
+from proofbook.generator.items.kinds import kind_of
+from proofbook.generator.items.kinds.kind import ItemError, is_alike
+from proofbook.generator.values import units
+from proofbook.generator.values.evaluation import Evidence, verdict_words
+from proofbook.generator.values.perturbed import why_not_stated
+from proofbook.generator.values.value import AbsentError, ExpressionError, Value, numeric
 
 _DECIDE = ("answer", "gives", "by")  # expressions that are a key, or judge an answer
 

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 
 from markupsafe import Markup
 
-from generator.content.chain import chain
-from generator.content.lesson import DeepFile, LessonFile
-from generator.pages import facts
-from generator.pages.draft import Draft
-from generator.pages.elements.element import Element, Fold, Heading, Waiting, walk
-from generator.pages.elements.questions import Question
-from generator.pages.elements.tables import Table
-from generator.pages.environment import environment, label, unbroken
-from generator.pages.page import Gathered, Page
-from generator.pages.sheets import Sheet
-from generator.pages.term_links import TermLinks
-from generator.pages.views import (
+from proofbook.generator.content.chain import chain
+from proofbook.generator.content.lesson import DeepFile, LessonFile
+from proofbook.generator.pages import facts
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements.element import Element, Fold, Heading, Waiting, walk
+from proofbook.generator.pages.elements.questions import Question
+from proofbook.generator.pages.elements.tables import Table
+from proofbook.generator.pages.environment import environment, label, unbroken
+from proofbook.generator.pages.page import Gathered, Page
+from proofbook.generator.pages.sheets import Sheet
+from proofbook.generator.pages.term_links import TermLinks
+from proofbook.generator.pages.views import (
     costs,
     deep,
     evidence,
@@ -43,8 +43,8 @@ from generator.pages.views import (
     watched,
     ways,
 )
-from generator.printing.folio import Folio
-from generator.printing.markdown import num_links, plain
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.printing.markdown import num_links, plain
 
 # By the kind of a page, which function composes it, and what its scores in the search are
 # multiplied by. Among the entries of pages of one rank, `fields` in `mkdocs.yml` decides.

@@ -7,21 +7,21 @@ from typing import TypeVar
 from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyped]
 from markupsafe import Markup, escape
 
-from generator.content.book import Topic
-from generator.content.exhibit import ExplainedProgram, Figure, Listing
-from generator.content.lesson import Backed, LessonFile, LessonTable, Section
-from generator.figures import figures
-from generator.figures.play import states as play_states
-from generator.pages.elements import figures as figure_elements
-from generator.pages.elements import programs, questions, tables
-from generator.pages.elements.element import Block, Element, Heading, ListOfLines, Waiting
-from generator.pages.elements.figures import DrawnFigure
-from generator.pages.page import Gathered
-from generator.pages.sheets import Sheet
-from generator.pages.term_links import TermLinks
-from generator.pages.views import claims
-from generator.printing.folio import Folio
-from generator.printing.markdown import plain
+from proofbook.generator.content.book import Topic
+from proofbook.generator.content.exhibit import ExplainedProgram, Figure, Listing
+from proofbook.generator.content.lesson import Backed, LessonFile, LessonTable, Section
+from proofbook.generator.figures import figures
+from proofbook.generator.figures.play import states as play_states
+from proofbook.generator.pages.elements import figures as figure_elements
+from proofbook.generator.pages.elements import programs, questions, tables
+from proofbook.generator.pages.elements.element import Block, Element, Heading, ListOfLines, Waiting
+from proofbook.generator.pages.elements.figures import DrawnFigure
+from proofbook.generator.pages.page import Gathered
+from proofbook.generator.pages.sheets import Sheet
+from proofbook.generator.pages.term_links import TermLinks
+from proofbook.generator.pages.views import claims
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.printing.markdown import plain
 
 LessonT = TypeVar("LessonT", bound=LessonFile)
 

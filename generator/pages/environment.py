@@ -9,10 +9,10 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from generator.printing.folio import breakable, escaped_heading, interface_words
-from generator.printing.markdown import in_lines, plain, unlinked, whole_words
-from generator.printing.sources import moment
-from runners.core.trace.records import software
+from proofbook.generator.printing.folio import breakable, escaped_heading, interface_words
+from proofbook.generator.printing.markdown import in_lines, plain, unlinked, whole_words
+from proofbook.generator.printing.sources import moment
+from proofbook.runners.core.trace.records import software
 
 TEMPLATES = Path(__file__).parent / "templates"
 _CODE = re.compile(r"`([^`]+)`")

@@ -9,14 +9,14 @@ from itertools import chain
 
 from markupsafe import Markup, escape
 
-from generator.pages.elements.element import Content, Element, Heading, walk
-from generator.pages.elements.figures import PlayedFigure
-from generator.pages.elements.programs import ListedProgram
-from generator.pages.elements.tables import Table
-from generator.pages.views.guide import RunQuestions
-from generator.pages.views.handwritten import WrittenMarkdown
-from generator.printing.folio import Folio
-from generator.printing.markdown import Text
+from proofbook.generator.pages.elements.element import Content, Element, Heading, walk
+from proofbook.generator.pages.elements.figures import PlayedFigure
+from proofbook.generator.pages.elements.programs import ListedProgram
+from proofbook.generator.pages.elements.tables import Table
+from proofbook.generator.pages.views.guide import RunQuestions
+from proofbook.generator.pages.views.handwritten import WrittenMarkdown
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.printing.markdown import Text
 
 # As a reader takes them: words, also those that explain answers, lines of code, and time to think.
 WORDS_PER_MINUTE, LINES_PER_MINUTE, MINUTES_PER_QUESTION = 180, 25, 0.75

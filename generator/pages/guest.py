@@ -13,21 +13,21 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from generator.checks import content_checks
-from generator.content import handwritten
-from generator.content.documents import NUMBERS
-from generator.content.errors import ContentError, ContentErrors
-from generator.content.reading import load_quizzes
-from generator.pages.elements.questions import question
-from generator.pages.environment import label
-from generator.pages.views.handwritten import items_of
-from generator.printing.folio import Folio
-from generator.printing.markdown import Text
-from generator.values.evaluation import Evidence
-from generator.values.expression import compiled
-from generator.values.filters import FILTERS, FUNCTIONS
-from generator.values.paths import Evaluation
-from generator.values.value import ExpressionError, Value, constant
+from proofbook.generator.checks import content_checks
+from proofbook.generator.content import handwritten
+from proofbook.generator.content.documents import NUMBERS
+from proofbook.generator.content.errors import ContentError, ContentErrors
+from proofbook.generator.content.reading import load_quizzes
+from proofbook.generator.pages.elements.questions import question
+from proofbook.generator.pages.environment import label
+from proofbook.generator.pages.views.handwritten import items_of
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.printing.markdown import Text
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.expression import compiled
+from proofbook.generator.values.filters import FILTERS, FUNCTIONS
+from proofbook.generator.values.paths import Evaluation
+from proofbook.generator.values.value import ExpressionError, Value, constant
 
 _PRINTS = frozenset({"unit", "digits", "percent", "times", "exact"})
 NO_RUNS = "this site has no runs, so expressions calculate with numbers"

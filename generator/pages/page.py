@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
-from generator.content.lesson import CHAINED
-from generator.pages.elements.element import Heading
-from generator.values.evaluation import Evidence
-from generator.values.filters import calls_of_claims
-from generator.values.machines import OtherOutcomes
+from proofbook.generator.content.lesson import CHAINED
+from proofbook.generator.pages.elements.element import Heading
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.filters import calls_of_claims
+from proofbook.generator.values.machines import OtherOutcomes
 
 
 @dataclass(frozen=True)

@@ -16,19 +16,19 @@ from functools import cache, partial
 from multiprocessing import active_children, get_context
 from threading import active_count
 
-from generator.checks import content_checks
-from generator.content.book import Book
-from generator.content.errors import ContentError, ContentErrors
-from generator.content.lesson import CHAINED, MODES
-from generator.pages.compose import printed
-from generator.pages.environment import environment
-from generator.pages.page import Gathered, Page
-from generator.pages.sheets import EVIDENCE, HOME, Sheet, sheets
-from generator.values.evaluation import Evidence
-from generator.values.machines import OtherOutcomes, missing_experiments, other_outcomes
-from runners.core.system.processes import end_with
-from runners.core.trace.machine import num_cores
-from runners.verify.report import SUFFIX
+from proofbook.generator.checks import content_checks
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.errors import ContentError, ContentErrors
+from proofbook.generator.content.lesson import CHAINED, MODES
+from proofbook.generator.pages.compose import printed
+from proofbook.generator.pages.environment import environment
+from proofbook.generator.pages.page import Gathered, Page
+from proofbook.generator.pages.sheets import EVIDENCE, HOME, Sheet, sheets
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.machines import OtherOutcomes, missing_experiments, other_outcomes
+from proofbook.runners.core.system.processes import end_with
+from proofbook.runners.core.trace.machine import num_cores
+from proofbook.runners.verify.report import SUFFIX
 
 TAKEN = "the book has a page of this name already"
 EVERYTHING = ("",)

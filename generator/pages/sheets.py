@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from generator.content.book import Book, Topic
-from generator.content.chain import DeepPage, chain
-from generator.content.handwritten import HandWritten
-from generator.content.lesson import DeepFile, Mode
-from generator.content.plan_page import PlanFile
-from runners.planner.answers.published import PEAKS
+from proofbook.generator.content.book import Book, Topic
+from proofbook.generator.content.chain import DeepPage, chain
+from proofbook.generator.content.handwritten import HandWritten
+from proofbook.generator.content.lesson import DeepFile, Mode
+from proofbook.generator.content.plan_page import PlanFile
+from proofbook.runners.planner.answers.published import PEAKS
 
 HOME = "content/site.yml"
 EVIDENCE = "evidence.md"

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from generator.content.glossary import Term
-from generator.printing.markdown import Text
+from proofbook.generator.content.glossary import Term
+from proofbook.generator.printing.markdown import Text
 
 PAGE = "glossary"
 MOST_LINKS = 40  # in the text of a page; values open their popover, and do not count

@@ -19,17 +19,17 @@ from typing import Any
 import yaml
 from markupsafe import Markup, escape
 
-from generator.content.book import Book
-from generator.content.shelf import page_of
-from generator.printing.markdown import Span, Text, parted, render
-from generator.printing.sources import Sources
-from generator.values.evaluation import Evidence, verdict_words
-from generator.values.filters import SIDES, ClaimSentence, calls_of_claims
-from generator.values.machines import OtherOutcomes
-from generator.values.value import Kind, Origin, Value
-from generator.values.verdicts import Judged
-from runners.core.trace.fields import Key
-from runners.core.trace.records import Run
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.shelf import page_of
+from proofbook.generator.printing.markdown import Span, Text, parted, render
+from proofbook.generator.printing.sources import Sources
+from proofbook.generator.values.evaluation import Evidence, verdict_words
+from proofbook.generator.values.filters import SIDES, ClaimSentence, calls_of_claims
+from proofbook.generator.values.machines import OtherOutcomes
+from proofbook.generator.values.value import Kind, Origin, Value
+from proofbook.generator.values.verdicts import Judged
+from proofbook.runners.core.trace.fields import Key
+from proofbook.runners.core.trace.records import Run
 
 ABSENT = Markup('<span class="pb-absent">–</span>')
 REFERENCE = "reference"  # behind a number of the reference machine on the pages of another one

@@ -20,8 +20,8 @@ from markupsafe import Markup, escape
 from mdit_py_plugins.admon import admon_plugin
 from mdit_py_plugins.footnote import footnote_plugin
 
-from generator.content import formulas, prose
-from generator.content.numerals import HYPHENED
+from proofbook.generator.content import formulas, prose
+from proofbook.generator.content.numerals import HYPHENED
 
 Fill = Callable[[str], str]  # an expression to its HTML
 Slots = Mapping[str, str | prose.Formula]

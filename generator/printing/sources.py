@@ -14,11 +14,11 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from generator.content.shelf import page_of
-from generator.values import formula
-from generator.values.evaluation import Evidence
-from generator.values.value import KINDS, Origin, Value
-from runners.system.book import program
+from proofbook.generator.content.shelf import page_of
+from proofbook.generator.values import formula
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.value import KINDS, Origin, Value
+from proofbook.runners.system.book import program
 
 PYTHON = ".venv/bin/python -m runners"
 BLOCK = "pb-sources"

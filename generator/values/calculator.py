@@ -10,16 +10,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from generator.content.calculator import Calculator, CalculatorOutput, FormulaCheck
-from generator.content.cases import bind_expression
-from generator.content.claim import NumberTolerance
-from generator.values import units
-from generator.values.claim_formula import observed_run, off_by
-from generator.values.evaluation import Evidence
-from generator.values.expression import Function, compiled
-from generator.values.formula import Symbol, Tree, filled, least, most, names_of, postfix, printed
-from generator.values.laws import closed_forms
-from generator.values.value import ExpressionError, Value, computed, constant, numeric
+from proofbook.generator.content.calculator import Calculator, CalculatorOutput, FormulaCheck
+from proofbook.generator.content.cases import bind_expression
+from proofbook.generator.content.claim import NumberTolerance
+from proofbook.generator.values import units
+from proofbook.generator.values.claim_formula import observed_run, off_by
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.expression import Function, compiled
+from proofbook.generator.values.formula import (
+    Symbol,
+    Tree,
+    filled,
+    least,
+    most,
+    names_of,
+    postfix,
+    printed,
+)
+from proofbook.generator.values.laws import closed_forms
+from proofbook.generator.values.value import ExpressionError, Value, computed, constant, numeric
 
 
 @dataclass(frozen=True)

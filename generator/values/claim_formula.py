@@ -11,14 +11,14 @@ import re
 from dataclasses import replace
 from typing import NamedTuple
 
-from generator.content.claim import Claim, NumberTolerance, Relation
-from generator.values import formula, units
-from generator.values.evaluation import Evidence
-from generator.values.expression import Function, compiled
-from generator.values.formula import Symbol, Tree, names_of
-from generator.values.laws import closed_forms
-from generator.values.value import ExpressionError, Value
-from generator.values.verdicts import TIMED
+from proofbook.generator.content.claim import Claim, NumberTolerance, Relation
+from proofbook.generator.values import formula, units
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.expression import Function, compiled
+from proofbook.generator.values.formula import Symbol, Tree, names_of
+from proofbook.generator.values.laws import closed_forms
+from proofbook.generator.values.value import ExpressionError, Value
+from proofbook.generator.values.verdicts import TIMED
 
 SIGNS: dict[Relation, str] = {  # of what is observed to what is predicted; of times, the shorter
     "equals": "=", "at_least": "≥", "at_most": "≤", "above": ">", "below": "<", "differs": "≠",

@@ -11,23 +11,30 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from generator.content import prose
-from generator.content.book import Book
-from generator.content.cases import bind_expression
-from generator.content.claim import Claim, Verdict
-from generator.content.draws import parsed
-from generator.content.errors import ContentError, nearest
-from generator.values import list_sides, units, verdicts
-from generator.values.expression import Function, compiled
-from generator.values.filters import FUNCTIONS, OF_CLAIMS, ClaimSentence, Label, described
-from generator.values.laws import closed_forms
-from generator.values.paths import Evaluation, Node
-from generator.values.value import QUOTED, AbsentError, ExpressionError, MixedError, Origin, Value
-from generator.values.verdicts import Judged
-from runners.core.declared.experiment import command_for
-from runners.core.trace import fields
-from runners.core.trace.fields import NBSP, Key
-from runners.system.book import program
+from proofbook.generator.content import prose
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.cases import bind_expression
+from proofbook.generator.content.claim import Claim, Verdict
+from proofbook.generator.content.draws import parsed
+from proofbook.generator.content.errors import ContentError, nearest
+from proofbook.generator.values import list_sides, units, verdicts
+from proofbook.generator.values.expression import Function, compiled
+from proofbook.generator.values.filters import FUNCTIONS, OF_CLAIMS, ClaimSentence, Label, described
+from proofbook.generator.values.laws import closed_forms
+from proofbook.generator.values.paths import Evaluation, Node
+from proofbook.generator.values.value import (
+    QUOTED,
+    AbsentError,
+    ExpressionError,
+    MixedError,
+    Origin,
+    Value,
+)
+from proofbook.generator.values.verdicts import Judged
+from proofbook.runners.core.declared.experiment import command_for
+from proofbook.runners.core.trace import fields
+from proofbook.runners.core.trace.fields import NBSP, Key
+from proofbook.runners.system.book import program
 
 NOT_MEASURED = "not measured here"
 Printable = Value | Label | ClaimSentence

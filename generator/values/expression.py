@@ -16,9 +16,9 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-from generator.content.errors import nearest
-from generator.values.formula import Symbol, Tree, tree_of
-from generator.values.value import ExpressionError
+from proofbook.generator.content.errors import nearest
+from proofbook.generator.values.formula import Symbol, Tree, tree_of
+from proofbook.generator.values.value import ExpressionError
 
 Function = Callable[..., object]
 BEYOND = "a number beyond what can be calculated with"

@@ -4,16 +4,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from generator.content.claim import EPSILONS
-from generator.content.numerals import NAMED_UNIT
-from generator.values import units
-from generator.values.expression import compiled
-from generator.values.formula import Tree
-from generator.values.paths import Node
-from generator.values.value import ExpressionError, Value, computed, constant, numeric, quotient
-from runners.core.trace.fields import NBSP, path_of
-from runners.core.trace.measured import SampledSeconds
-from runners.core.trace.records import Failure, Run
+from proofbook.generator.content.claim import EPSILONS
+from proofbook.generator.content.numerals import NAMED_UNIT
+from proofbook.generator.values import units
+from proofbook.generator.values.expression import compiled
+from proofbook.generator.values.formula import Tree
+from proofbook.generator.values.paths import Node
+from proofbook.generator.values.value import (
+    ExpressionError,
+    Value,
+    computed,
+    constant,
+    numeric,
+    quotient,
+)
+from proofbook.runners.core.trace.fields import NBSP, path_of
+from proofbook.runners.core.trace.measured import SampledSeconds
+from proofbook.runners.core.trace.records import Failure, Run
 
 Result = object  # whatever an expression yields: Value, Node, tuple of them, Label
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from traceback import extract_tb
 from types import FunctionType
 
-from generator.values.expression import Function
-from generator.values.value import ExpressionError
-from runners.closed_forms.steps import LAWS
-from runners.system.book import own_book
-from runners.system.errors import first_line
+from proofbook.generator.values.expression import Function
+from proofbook.generator.values.value import ExpressionError
+from proofbook.runners.closed_forms.steps import LAWS
+from proofbook.runners.system.book import own_book
+from proofbook.runners.system.errors import first_line
 
 _WAY_OUT = (
     "; a law calculates with + - * / alone: "

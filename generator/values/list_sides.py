@@ -8,11 +8,11 @@ compared with each element of the other side's list.
 import re
 from collections.abc import Sequence
 
-from generator.values import units
-from generator.values.filters import elements
-from generator.values.paths import Node
-from generator.values.value import AbsentError, ExpressionError, Value, computed, numeric
-from runners.core.trace.measured import SampledSeconds
+from proofbook.generator.values import units
+from proofbook.generator.values.filters import elements
+from proofbook.generator.values.paths import Node
+from proofbook.generator.values.value import AbsentError, ExpressionError, Value, computed, numeric
+from proofbook.runners.core.trace.measured import SampledSeconds
 
 MOST_WRITTEN_OUT = 4  # elements that a page lists one by one
 NOUNS = {"ranks": "rank", "epochs": "epoch", "step_losses": "step", "stages": "stage"}

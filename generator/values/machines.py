@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from generator.content.book import Book
-from generator.content.documents import Document
-from generator.content.shelf import MachineFolder, standing
-from generator.values.evaluation import Evidence
-from generator.values.filters import calls_of_claims
-from generator.values.verdicts import TIMED, UNDECIDED, Judged
-from runners.core.trace.records import Run
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.documents import Document
+from proofbook.generator.content.shelf import MachineFolder, standing
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.filters import calls_of_claims
+from proofbook.generator.values.verdicts import TIMED, UNDECIDED, Judged
+from proofbook.runners.core.trace.records import Run
 
 SHARED = "here more ranks share {} than on {}, so these times are not compared"
 

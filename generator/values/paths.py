@@ -14,21 +14,28 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from generator.content.errors import nearest
-from generator.content.shelf import TraceOnPage, measure_command
-from generator.values import units
-from generator.values.regime import is_crowded
-from generator.values.units import AS_RULED, Form
-from generator.values.value import AbsentError, ExpressionError, Kind, Origin, Value, numeric
-from runners.core.declared.experiment import find
-from runners.core.trace import fields
-from runners.core.trace.fields import DECLARED, Key
-from runners.core.trace.measured import SampledSeconds
-from runners.core.trace.records import Run, software
-from runners.core.trace.spread import field_of
-from runners.planner.answers.published import COMPARISONS
-from runners.system import book
-from runners.traces.tolerance import MOST_SPREAD
+from proofbook.generator.content.errors import nearest
+from proofbook.generator.content.shelf import TraceOnPage, measure_command
+from proofbook.generator.values import units
+from proofbook.generator.values.regime import is_crowded
+from proofbook.generator.values.units import AS_RULED, Form
+from proofbook.generator.values.value import (
+    AbsentError,
+    ExpressionError,
+    Kind,
+    Origin,
+    Value,
+    numeric,
+)
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.core.trace import fields
+from proofbook.runners.core.trace.fields import DECLARED, Key
+from proofbook.runners.core.trace.measured import SampledSeconds
+from proofbook.runners.core.trace.records import Run, software
+from proofbook.runners.core.trace.spread import field_of
+from proofbook.runners.planner.answers.published import COMPARISONS
+from proofbook.runners.system import book
+from proofbook.runners.traces.tolerance import MOST_SPREAD
 
 GIVEN = {"settings", "model", "world_size", "seed", "budget_bytes", "strategy", "backend", "device"}
 

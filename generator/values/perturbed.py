@@ -10,10 +10,10 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 
-from generator.content.book import Book
-from generator.values import units
-from generator.values.evaluation import Evidence, Printable
-from generator.values.value import Value
+from proofbook.generator.content.book import Book
+from proofbook.generator.values import units
+from proofbook.generator.values.evaluation import Evidence, Printable
+from proofbook.generator.values.value import Value
 
 INSTEAD = "read it off a run, or name it under `given:` in references.yml"
 Move = Callable[[int, float], float]  # of the digits of a path and the number read there

@@ -8,8 +8,8 @@ claim's file.
 
 from collections.abc import Callable, Iterable, Mapping
 
-from generator.content.claim import Claim
-from runners.core.trace.records import Run
+from proofbook.generator.content.claim import Claim
+from proofbook.runners.core.trace.records import Run
 
 _OF_BYTES = {8: "float64", 4: "float32", 2: "bfloat16"}
 _OPTIMIZERS = {"sgd": "SGD", "adam": "Adam"}

@@ -10,7 +10,7 @@ every platform.
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from runners.core.trace.fields import (
+from proofbook.runners.core.trace.fields import (
     NBSP,
     SIZES,
     THOUSANDS,

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple, get_args
 
-from generator.content.shelf import is_of_no_machine
-from generator.values import formula, units
-from generator.values.formula import Arithmetic, Tree
-from generator.values.regime import CROWDED
-from generator.values.units import AS_RULED, Form, Unit, UnitError, Way
-from runners.core.trace.schema import Nature
+from proofbook.generator.content.shelf import is_of_no_machine
+from proofbook.generator.values import formula, units
+from proofbook.generator.values.formula import Arithmetic, Tree
+from proofbook.generator.values.regime import CROWDED
+from proofbook.generator.values.units import AS_RULED, Form, Unit, UnitError, Way
+from proofbook.runners.core.trace.schema import Nature
 
 Kind = Literal["given", "measured", "computed", "simulated", "cited"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

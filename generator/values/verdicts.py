@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from generator.content.book import Book
-from generator.content.claim import Claim, Domain, Relation, Verdict
-from generator.values import list_sides, units
-from generator.values.paths import Evaluation, Node
-from generator.values.value import QUOTED, ExpressionError, Value, constant, numeric
-from runners.core.trace.measured import SampledSeconds
-from runners.traces.tolerance import FEWEST_SAMPLES, overlap
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.claim import Claim, Domain, Relation, Verdict
+from proofbook.generator.values import list_sides, units
+from proofbook.generator.values.paths import Evaluation, Node
+from proofbook.generator.values.value import QUOTED, ExpressionError, Value, constant, numeric
+from proofbook.runners.core.trace.measured import SampledSeconds
+from proofbook.runners.traces.tolerance import FEWEST_SAMPLES, overlap
 
 FLOAT_BLUR = 1e-12
 LACKS = "a run that ended as declared lacks a value here"

@@ -24,13 +24,13 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 from mkdocs.utils.templates import TemplateContext
 
-from generator.content.errors import ContentErrors, place_of
-from generator.content.handwritten import FENCE
-from generator.content.prose import meant
-from generator.pages.guest import Guest
-from generator.printing.folio import Folio
-from generator.website import publish
-from generator.website.page_html import last_level, relinked
+from proofbook.generator.content.errors import ContentErrors, place_of
+from proofbook.generator.content.handwritten import FENCE
+from proofbook.generator.content.prose import meant
+from proofbook.generator.pages.guest import Guest
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.website import publish
+from proofbook.generator.website.page_html import last_level, relinked
 
 QUIZZES = "quizzes"  # the folder of questions, beside mkdocs.yml
 log = get_plugin_logger("proofbook")

@@ -16,9 +16,9 @@ import markdown  # type: ignore[import-untyped]
 from markdown.extensions.toc import unique  # type: ignore[import-untyped]
 from markupsafe import Markup, escape
 
-from generator.pages.elements.tables import is_long, row_name
-from generator.printing.folio import interface_words
-from generator.printing.markdown import ALIGNED
+from proofbook.generator.pages.elements.tables import is_long, row_name
+from proofbook.generator.printing.folio import interface_words
+from proofbook.generator.printing.markdown import ALIGNED
 
 _LINK = re.compile(r'<a\b[^>]*?\bhref="([^"]*)"')
 _ID_OR_NAME = re.compile(r'\s(?:id|name)="([^"]*)"')

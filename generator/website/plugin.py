@@ -40,20 +40,20 @@ from mkdocs.structure.toc import AnchorLink, TableOfContents
 from mkdocs.utils.templates import TemplateContext
 from watchdog.observers.polling import PollingObserver
 
-from generator.checks import trace_checks
-from generator.content import reading, scaffold
-from generator.content.book import Book
-from generator.content.errors import ContentErrors
-from generator.pages.elements.element import Heading
-from generator.pages.environment import reread
-from generator.pages.facts import LEVEL
-from generator.pages.press import EVERYTHING, Press
-from generator.pages.views.ways import GROUPS
-from generator.printing.folio import interface_words
-from generator.website import page_html, publish, search
-from generator.website.guest_plugin import GuestPlugin
-from runners.system.book import enter_book, own_book
-from runners.traces.digest import forget_code
+from proofbook.generator.checks import trace_checks
+from proofbook.generator.content import reading, scaffold
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.errors import ContentErrors
+from proofbook.generator.pages.elements.element import Heading
+from proofbook.generator.pages.environment import reread
+from proofbook.generator.pages.facts import LEVEL
+from proofbook.generator.pages.press import EVERYTHING, Press
+from proofbook.generator.pages.views.ways import GROUPS
+from proofbook.generator.printing.folio import interface_words
+from proofbook.generator.website import page_html, publish, search
+from proofbook.generator.website.guest_plugin import GuestPlugin
+from proofbook.runners.system.book import enter_book, own_book
+from proofbook.runners.traces.digest import forget_code
 
 PATH = "topics/index.md"
 BOOK = "content"  # the folder of a book, beside mkdocs.yml

@@ -17,15 +17,15 @@ from pathlib import Path
 from rcssmin import cssmin  # type: ignore[import-untyped]
 from rjsmin import jsmin  # type: ignore[import-untyped]
 
-from generator.checks import claim_checks
-from generator.content import handwritten, images, listed_code
-from generator.content.book import Book
-from generator.content.errors import ContentError, ContentErrors
-from generator.content.shelf import REFERENCE
-from generator.pages.facts import JOINT
-from generator.pages.press import EVERYTHING, TAKEN, Press
-from generator.printing.folio import interface_words
-from runners.system.files import write_text
+from proofbook.generator.checks import claim_checks
+from proofbook.generator.content import handwritten, images, listed_code
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.errors import ContentError, ContentErrors
+from proofbook.generator.content.shelf import REFERENCE
+from proofbook.generator.pages.facts import JOINT
+from proofbook.generator.pages.press import EVERYTHING, TAKEN, Press
+from proofbook.generator.printing.folio import interface_words
+from proofbook.runners.system.files import write_text
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 STYLE = "assets/proofbook.css"

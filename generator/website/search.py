@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from generator.printing.markdown import plain
+from proofbook.generator.printing.markdown import plain
 
 Entry = dict[str, Any]
 # By the first word of a phrase: the number of its group, the phrase, and what finds it in a text.

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from runners.core.declared.settings import Count, RunSettings
-from runners.core.trace.records import Layer, Model
+from proofbook.runners.core.declared.settings import Count, RunSettings
+from proofbook.runners.core.trace.records import Layer, Model
 
 VOCABULARY = 256  # where a byte is a token
 FLOAT_BYTES = 4

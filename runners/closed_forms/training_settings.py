@@ -6,7 +6,7 @@ An experiment's settings inherit what they use: functions of `steps.py` read the
 from collections.abc import Mapping
 from typing import Literal, Self
 
-from runners.core.declared.settings import (
+from proofbook.runners.core.declared.settings import (
     Count,
     Factor,
     FactorOrZero,
@@ -14,7 +14,7 @@ from runners.core.declared.settings import (
     RunSettings,
     closed_form,
 )
-from runners.core.trace.schema import Setting
+from proofbook.runners.core.trace.schema import Setting
 
 
 class TeacherSettings(RunSettings):

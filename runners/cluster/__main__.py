@@ -18,8 +18,8 @@ Exit codes: 0 every run ended as declared, 1 a surprise, 2 a wrong call, 3 a nod
 by Ctrl-C 130, by SIGTERM 143, by SIGHUP 129. torchrun makes each of them but 0 a 1.
 """
 
-from runners.core.system import accelerator
-from runners.system import stopping
+from proofbook.runners.core.system import accelerator
+from proofbook.runners.system import stopping
 
 if __name__ == "__main__":  # before torch is loaded
     stopping.listen("stopped; what was measured before is kept")
@@ -36,20 +36,20 @@ os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 from torch.distributed import DistError
 
-from runners.core.declared.experiment import Declaration, find, runs_named
-from runners.core.measuring.endings import UnfinishedError
-from runners.core.measuring.launcher import NodeLauncher
-from runners.core.measuring.measure import alone, measure
-from runners.core.system.links import interface_of
-from runners.core.trace import machine
-from runners.core.trace.records import Machine
-from runners.session.peers import Peers, Worker, explain
-from runners.session.pending import pending
-from runners.session.progress import Progress
-from runners.system.errors import LaunchError
-from runners.system.progress_lines import say
-from runners.traces.digest import program_digests, source_digest
-from runners.traces.summary import how_it_ended
+from proofbook.runners.core.declared.experiment import Declaration, find, runs_named
+from proofbook.runners.core.measuring.endings import UnfinishedError
+from proofbook.runners.core.measuring.launcher import NodeLauncher
+from proofbook.runners.core.measuring.measure import alone, measure
+from proofbook.runners.core.system.links import interface_of
+from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.records import Machine
+from proofbook.runners.session.peers import Peers, Worker, explain
+from proofbook.runners.session.pending import pending
+from proofbook.runners.session.progress import Progress
+from proofbook.runners.system.errors import LaunchError
+from proofbook.runners.system.progress_lines import say
+from proofbook.runners.traces.digest import program_digests, source_digest
+from proofbook.runners.traces.summary import how_it_ended
 
 REASON_SECONDS = 1.0  # torchrun stops its processes when it notices a loss that they hear of, too
 

@@ -11,14 +11,14 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from runners.core.trace import machine
-from runners.core.trace.fields import in_words, path_of, quantity
-from runners.core.trace.measured import SampledSeconds
-from runners.core.trace.records import Run, Trace
-from runners.core.trace.spread import field_of, leaves
-from runners.traces.files import read, trace_paths
-from runners.traces.summary import seconds_in_words
-from runners.traces.tolerance import FEWEST_SAMPLES, compare_values, overlap, rounding
+from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.fields import in_words, path_of, quantity
+from proofbook.runners.core.trace.measured import SampledSeconds
+from proofbook.runners.core.trace.records import Run, Trace
+from proofbook.runners.core.trace.spread import field_of, leaves
+from proofbook.runners.traces.files import read, trace_paths
+from proofbook.runners.traces.summary import seconds_in_words
+from proofbook.runners.traces.tolerance import FEWEST_SAMPLES, compare_values, overlap, rounding
 
 # The heading of each list of a `Difference`.
 HEADS = {

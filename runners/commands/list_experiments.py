@@ -6,12 +6,12 @@ In: the names of experiments. Out: lines.
 import argparse
 from pathlib import Path
 
-from runners.core.declared.experiment import Experiment, check_names, find
-from runners.core.trace import machine
-from runners.plain.measure import is_reference
-from runners.session.pending import existing, pending
-from runners.system.book import program
-from runners.system.errors import FixableError
+from proofbook.runners.core.declared.experiment import Experiment, check_names, find
+from proofbook.runners.core.trace import machine
+from proofbook.runners.plain.measure import is_reference
+from proofbook.runners.session.pending import existing, pending
+from proofbook.runners.system.book import program
+from proofbook.runners.system.errors import FixableError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

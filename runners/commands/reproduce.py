@@ -17,24 +17,31 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from runners.commands.compare import compare
-from runners.core.declared.experiment import check_name, find, runs_named
-from runners.core.measuring.launch import Launcher
-from runners.core.measuring.measure import VARIABLES, alone, measure_run
-from runners.core.system import accelerator
-from runners.core.trace import machine
-from runners.core.trace.fields import Steps, has_value_at, in_words, quantity, steps_of, value_at
-from runners.core.trace.records import NO_TORCH, Machine, Run, Trace
-from runners.plain import measure as plain
-from runners.planner.answers.plan_grid import PREFIX, as_trace, experiment_of, read_grid
-from runners.planner.answers.published import COMPARISONS, is_stale
-from runners.planner.simulated import grid
-from runners.session.progress import Progress
-from runners.system.book import is_plain
-from runners.system.errors import FixableError, unknown
-from runners.traces.files import read, read_machine
-from runners.traces.summary import how_it_ended
-from runners.traces.tolerance import Agreement, compare_field
+from proofbook.runners.commands.compare import compare
+from proofbook.runners.core.declared.experiment import check_name, find, runs_named
+from proofbook.runners.core.measuring.launch import Launcher
+from proofbook.runners.core.measuring.measure import VARIABLES, alone, measure_run
+from proofbook.runners.core.system import accelerator
+from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.fields import (
+    Steps,
+    has_value_at,
+    in_words,
+    quantity,
+    steps_of,
+    value_at,
+)
+from proofbook.runners.core.trace.records import NO_TORCH, Machine, Run, Trace
+from proofbook.runners.plain import measure as plain
+from proofbook.runners.planner.answers.plan_grid import PREFIX, as_trace, experiment_of, read_grid
+from proofbook.runners.planner.answers.published import COMPARISONS, is_stale
+from proofbook.runners.planner.simulated import grid
+from proofbook.runners.session.progress import Progress
+from proofbook.runners.system.book import is_plain
+from proofbook.runners.system.errors import FixableError, unknown
+from proofbook.runners.traces.files import read, read_machine
+from proofbook.runners.traces.summary import how_it_ended
+from proofbook.runners.traces.tolerance import Agreement, compare_field
 
 _say = partial(print, flush=True)
 VERDICTS = {True: "same", False: "differs", None: "not compared"}

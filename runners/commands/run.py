@@ -15,21 +15,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runners.core.declared.experiment import check_names, find, runs_named
-from runners.core.measuring import measure, quiet
-from runners.core.measuring.endings import UnfinishedError, is_full
-from runners.core.measuring.launch import Launcher
-from runners.core.measuring.quiet import Readings
-from runners.core.system import accelerator
-from runners.core.trace import machine
-from runners.core.trace.records import NEEDS_FULL, NO_TORCH, Run, Trace
-from runners.plain import measure as plain
-from runners.session.pending import Pending, existing, measured_in, pending
-from runners.session.progress import Progress
-from runners.system.book import is_plain, program
-from runners.system.errors import FixableError
-from runners.traces.files import TraceError, read, read_machine
-from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
+from proofbook.runners.core.declared.experiment import check_names, find, runs_named
+from proofbook.runners.core.measuring import measure, quiet
+from proofbook.runners.core.measuring.endings import UnfinishedError, is_full
+from proofbook.runners.core.measuring.launch import Launcher
+from proofbook.runners.core.measuring.quiet import Readings
+from proofbook.runners.core.system import accelerator
+from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.records import NEEDS_FULL, NO_TORCH, Run, Trace
+from proofbook.runners.plain import measure as plain
+from proofbook.runners.session.pending import Pending, existing, measured_in, pending
+from proofbook.runners.session.progress import Progress
+from proofbook.runners.system.book import is_plain, program
+from proofbook.runners.system.errors import FixableError
+from proofbook.runners.traces.files import TraceError, read, read_machine
+from proofbook.runners.traces.summary import how_it_ended, how_it_was_meant_to_end
 
 LOADING_SECONDS = 4.0  # for torch, in the command and in what it forks ranks from
 READING_SECONDS = quiet.CANARY_SECONDS + quiet.LOAD_SECONDS

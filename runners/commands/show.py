@@ -13,14 +13,14 @@ import json
 import sys
 from collections.abc import Iterator
 
-from runners.core.declared.experiment import check_name
-from runners.core.trace import machine
-from runners.core.trace.fields import DECLARED
-from runners.core.trace.records import Run, Trace, software
-from runners.system.book import own_book, program
-from runners.system.errors import unknown
-from runners.traces.files import read, trace_paths
-from runners.traces.summary import bytes_in_words, seconds_in_words
+from proofbook.runners.core.declared.experiment import check_name
+from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.fields import DECLARED
+from proofbook.runners.core.trace.records import Run, Trace, software
+from proofbook.runners.system.book import own_book, program
+from proofbook.runners.system.errors import unknown
+from proofbook.runners.traces.files import read, trace_paths
+from proofbook.runners.traces.summary import bytes_in_words, seconds_in_words
 
 _NAMED = ("name", "operation")  # fields by whose value a list of records is indexed
 _SHAPES = ("weight_shape", "shape_in", "shape_out")

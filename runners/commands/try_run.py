@@ -11,19 +11,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from runners.core.declared.experiment import Declaration, Experiment, check_name, find
-from runners.core.measuring import measure
-from runners.core.measuring.launch import Launcher
-from runners.core.system import accelerator
-from runners.core.trace import machine
-from runners.core.trace.records import Run
-from runners.core.trace.schema import Setting, digest_of
-from runners.plain import measure as plain
-from runners.session.progress import Progress
-from runners.system.book import is_plain, own_book
-from runners.system.errors import FixableError, unknown
-from runners.traces.files import read, write
-from runners.traces.summary import beside, summary_lines
+from proofbook.runners.core.declared.experiment import Declaration, Experiment, check_name, find
+from proofbook.runners.core.measuring import measure
+from proofbook.runners.core.measuring.launch import Launcher
+from proofbook.runners.core.system import accelerator
+from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.records import Run
+from proofbook.runners.core.trace.schema import Setting, digest_of
+from proofbook.runners.plain import measure as plain
+from proofbook.runners.session.progress import Progress
+from proofbook.runners.system.book import is_plain, own_book
+from proofbook.runners.system.errors import FixableError, unknown
+from proofbook.runners.traces.files import read, write
+from proofbook.runners.traces.summary import beside, summary_lines
 
 # What a declaration itself says and a reader may set too, beside the run's settings.
 OF_THE_DECLARATION = ("world_size", "seed", "budget_bytes")

@@ -7,10 +7,10 @@ without it too. No torch here: `runners/training/executed.py` executes them.
 
 from functools import partial
 
-from runners.closed_forms.training_settings import ProgramSettings
-from runners.core.declared.experiment import Declaration
-from runners.system.book import ROOT
-from runners.traces.programs import programs_matching
+from proofbook.runners.closed_forms.training_settings import ProgramSettings
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.system.book import ROOT
+from proofbook.runners.traces.programs import programs_matching
 
 
 def declarations(pattern: str) -> dict[str, Declaration[ProgramSettings]]:

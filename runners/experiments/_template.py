@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, RunSettings, closed_form
-from runners.core.ranks.rank import Rank
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, RunSettings, closed_form
+from proofbook.runners.core.ranks.rank import Rank
 
 
 def train(rank: Rank[Settings]) -> None:

@@ -19,14 +19,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from runners.closed_forms.shape import FLOAT_BYTES
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, CountOrZero, RunSettings
-from runners.core.ranks.rank import Rank
-from runners.core.system import links
-from runners.core.trace.schema import Setting
-from runners.training import delay
-from runners.training.transfers import in_turns, join_group
+from proofbook.runners.closed_forms.shape import FLOAT_BYTES
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, CountOrZero, RunSettings
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.system import links
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.training import delay
+from proofbook.runners.training.transfers import in_turns, join_group
 
 
 def collectives(rank: Rank[Settings]) -> None:

@@ -17,15 +17,15 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from runners.closed_forms.shape import FLOAT_BYTES, TransformerSettings, TransformerShape
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count
-from runners.core.meters.memory import FakeMemoryMeter, local
-from runners.core.ranks.rank import Rank
-from runners.core.system.gloo_threads import wait_until_idle
-from runners.core.trace.schema import Setting
-from runners.training.split import groups_of_a_kind, shard_blocks, split_transformer
-from runners.training.transformer_model import SmallGPT, next_token_loss
+from proofbook.runners.closed_forms.shape import FLOAT_BYTES, TransformerSettings, TransformerShape
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count
+from proofbook.runners.core.meters.memory import FakeMemoryMeter, local
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.system.gloo_threads import wait_until_idle
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.training.split import groups_of_a_kind, shard_blocks, split_transformer
+from proofbook.runners.training.transformer_model import SmallGPT, next_token_loss
 
 
 def fake(rank: Rank[Settings]) -> None:

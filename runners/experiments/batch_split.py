@@ -20,14 +20,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import vector_to_parameters
 
-from runners.closed_forms.training_settings import BatchSettings
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, closed_form
-from runners.core.ranks.rank import Rank
-from runners.training import steps
-from runners.training.follow import follow_split
-from runners.training.networks import flat, flat_gradient, gradients_of
-from runners.training.teacher import Samples
+from proofbook.runners.closed_forms.training_settings import BatchSettings
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, closed_form
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.training import steps
+from proofbook.runners.training.follow import follow_split
+from proofbook.runners.training.networks import flat, flat_gradient, gradients_of
+from proofbook.runners.training.teacher import Samples
 
 
 def split(rank: Rank[SplitSettings]) -> None:

@@ -18,12 +18,12 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from runners.closed_forms.shape import FLOAT_BYTES
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, RunSettings
-from runners.core.ranks.rank import Rank
-from runners.core.trace.schema import Setting
-from runners.training.transfers import fit, in_turns, sent
+from proofbook.runners.closed_forms.shape import FLOAT_BYTES
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, RunSettings
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.training.transfers import fit, in_turns, sent
 
 
 def timed(rank: Rank[Timed]) -> None:

@@ -32,16 +32,16 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.fsdp import fully_shard
 
-from runners.closed_forms import checkpoint_interval as on_paper
-from runners.closed_forms.training_settings import StackSettings
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, CountOrZero, Factor, RunSettings
-from runners.core.ranks.rank import Rank
-from runners.core.ranks.recorder import parameter_digest
-from runners.core.system.processes import end_with
-from runners.core.trace.schema import Setting
-from runners.training.networks import description
-from runners.training.transfers import join_group
+from proofbook.runners.closed_forms import checkpoint_interval as on_paper
+from proofbook.runners.closed_forms.training_settings import StackSettings
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, CountOrZero, Factor, RunSettings
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.ranks.recorder import parameter_digest
+from proofbook.runners.core.system.processes import end_with
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.training.networks import description
+from proofbook.runners.training.transfers import join_group
 
 
 def main() -> None:
@@ -218,7 +218,7 @@ def elastic(rank: Rank[ElasticSettings]) -> None:
                 "--monitor-interval=0.05",
                 f"--log-dir={folder / 'log'}",
                 "--module",
-                "runners.experiments.faults",
+                "proofbook.runners.experiments.faults",
                 json.dumps({**attempt, "settings": settings.declared()}),
             ]
         )

@@ -15,15 +15,15 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
-from runners.closed_forms.training_settings import TeacherSettings
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, Factor, FactorOrZero, closed_form
-from runners.core.meters.memory import local
-from runners.core.ranks.rank import Rank
-from runners.training import steps
-from runners.training.networks import flat
-from runners.training.teacher import Lesson, Samples
+from proofbook.runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
+from proofbook.runners.closed_forms.training_settings import TeacherSettings
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, Factor, FactorOrZero, closed_form
+from proofbook.runners.core.meters.memory import local
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.training import steps
+from proofbook.runners.training.networks import flat
+from proofbook.runners.training.teacher import Lesson, Samples
 
 
 def fsdp(rank: Rank[Settings]) -> None:

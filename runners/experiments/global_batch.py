@@ -25,15 +25,15 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.closed_forms.shape import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
-from runners.closed_forms.training_settings import GlobalBatchSettings, StackSettings
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, Factor, RunSettings
-from runners.core.ranks.rank import Rank
-from runners.core.trace.schema import Setting
-from runners.training import steps
-from runners.training.networks import flat_gradient, mlp
-from runners.training.transformer_model import SmallGPT, TransformerShape, next_token_loss
+from proofbook.runners.closed_forms.shape import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
+from proofbook.runners.closed_forms.training_settings import GlobalBatchSettings, StackSettings
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, Factor, RunSettings
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.training import steps
+from proofbook.runners.training.networks import flat_gradient, mlp
+from proofbook.runners.training.transformer_model import SmallGPT, TransformerShape, next_token_loss
 
 
 def keep_rank_batch(rank: Rank[PartedSettings]) -> None:

@@ -20,16 +20,16 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.closed_forms.shape import FLOAT_BYTES, TransformerSettings
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, Factor
-from runners.core.meters.collectives import AxisMeter
-from runners.core.meters.memory import local
-from runners.core.ranks.rank import NUM_METERED_STEPS, Rank
-from runners.core.trace.schema import Setting
-from runners.training.split import blocks_plan, own_part, shard_blocks
-from runners.training.steps import of_all_ranks
-from runners.training.transformer_model import SmallGPT, next_token_loss, next_token_step
+from proofbook.runners.closed_forms.shape import FLOAT_BYTES, TransformerSettings
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, Factor
+from proofbook.runners.core.meters.collectives import AxisMeter
+from proofbook.runners.core.meters.memory import local
+from proofbook.runners.core.ranks.rank import NUM_METERED_STEPS, Rank
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.training.split import blocks_plan, own_part, shard_blocks
+from proofbook.runners.training.steps import of_all_ranks
+from proofbook.runners.training.transformer_model import SmallGPT, next_token_loss, next_token_step
 
 
 def fsdp_tensor(rank: Rank[Settings]) -> None:

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from runners.closed_forms.training_settings import ProgramSettings
-from runners.core.declared.experiment import Declaration
-from runners.core.ranks.rank import Rank
-from runners.core.trace.schema import Status
-from runners.judging.ranks import JudgedRank, RankResult
-from runners.labs import grading
-from runners.labs.benches import BENCHES
-from runners.system.book import ROOT
-from runners.traces.differences import wrong_programs
+from proofbook.runners.closed_forms.training_settings import ProgramSettings
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.trace.schema import Status
+from proofbook.runners.judging.ranks import JudgedRank, RankResult
+from proofbook.runners.labs import grading
+from proofbook.runners.labs.benches import BENCHES
+from proofbook.runners.system.book import ROOT
+from proofbook.runners.traces.differences import wrong_programs
 
 QUESTION = "Which programs obey the laws of a lab, and where does each other one fail first?"
 SOLUTIONS, WRONG = "content/topics/*/labs/*/solved.py", "content/topics/*/labs/*/wrong.yml"

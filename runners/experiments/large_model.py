@@ -19,16 +19,16 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.functional import cross_entropy
 
-from runners.closed_forms.shape import FLOAT_BYTES, layer_parameters
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, Factor, RunSettings
-from runners.core.meters.memory import local
-from runners.core.ranks.rank import Rank
-from runners.core.trace.schema import Setting, Status
-from runners.training.networks import description, grade, mlp
-from runners.training.stages import back_through_stage, through_stage
-from runners.training.steps import batch_of, replica_of, shard_layers, validate
-from runners.training.teacher import Lesson, Samples, scaled, teach
+from proofbook.runners.closed_forms.shape import FLOAT_BYTES, layer_parameters
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, Factor, RunSettings
+from proofbook.runners.core.meters.memory import local
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.trace.schema import Setting, Status
+from proofbook.runners.training.networks import description, grade, mlp
+from proofbook.runners.training.stages import back_through_stage, through_stage
+from proofbook.runners.training.steps import batch_of, replica_of, shard_layers, validate
+from proofbook.runners.training.teacher import Lesson, Samples, scaled, teach
 
 
 def single(rank: Rank[Settings]) -> None:

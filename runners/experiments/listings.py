@@ -9,8 +9,8 @@ numbers that its ranks gathered as `report`, one dict a rank.
     python -m runners run listings
 """
 
-from runners.experiments._programs import declarations
-from runners.training.executed import program as program  # the strategy of every run
+from proofbook.runners.experiments._programs import declarations
+from proofbook.runners.training.executed import program as program  # the strategy of every run
 
 QUESTION = "What do the programs that the lessons show do when they run?"
 RUNS = declarations("content/topics/*/code/*.py")  # the digest covers them by this pattern

@@ -16,15 +16,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from runners.closed_forms.training_settings import TeacherSettings
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, Factor, FactorOrZero, closed_form
-from runners.core.ranks.rank import Rank
-from runners.core.trace.schema import Setting
-from runners.training import steps
-from runners.training.networks import ResidualLayer, description, flat, grade, gradients_of
-from runners.training.stages import through_stage
-from runners.training.teacher import Lesson, Samples
+from proofbook.runners.closed_forms.training_settings import TeacherSettings
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, Factor, FactorOrZero, closed_form
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.training import steps
+from proofbook.runners.training.networks import (
+    ResidualLayer,
+    description,
+    flat,
+    grade,
+    gradients_of,
+)
+from proofbook.runners.training.stages import through_stage
+from proofbook.runners.training.teacher import Lesson, Samples
 
 
 def stages(rank: Rank[Settings]) -> None:

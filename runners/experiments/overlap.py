@@ -22,14 +22,20 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import linear, mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.closed_forms.shape import FLOAT_BYTES
-from runners.closed_forms.steps import ring_bytes
-from runners.closed_forms.training_settings import StackSettings
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, closed_form
-from runners.core.ranks.rank import Rank
-from runners.core.trace.schema import Setting
-from runners.training.networks import average, gradients_of
+from proofbook.runners.closed_forms.shape import FLOAT_BYTES
+from proofbook.runners.closed_forms.steps import ring_bytes
+from proofbook.runners.closed_forms.training_settings import StackSettings
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import (
+    NUM_SETTLING_STEPS,
+    Count,
+    Factor,
+    Settled,
+    closed_form,
+)
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.training.networks import average, gradients_of
 
 
 def ddp(rank: Rank[Settings]) -> None:

@@ -22,13 +22,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import pipelining
 
-from runners.closed_forms.shape import FLOAT_BYTES
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, Factor, RunSettings, Seconds
-from runners.core.ranks.rank import Rank
-from runners.core.trace.schema import Setting
-from runners.training.networks import ResidualLayer, description, flat_gradient
-from runners.training.steps import sgd_steps
+from proofbook.runners.closed_forms.shape import FLOAT_BYTES
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, Factor, RunSettings, Seconds
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.training.networks import ResidualLayer, description, flat_gradient
+from proofbook.runners.training.steps import sgd_steps
 
 
 def scheduled(rank: Rank[Settings], kind: type) -> None:

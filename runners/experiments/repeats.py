@@ -7,8 +7,8 @@ it printed stands on the page. A reader copies the command and sees the same.
     python -m runners run repeats --full
 """
 
-from runners.experiments._programs import declarations
-from runners.training.executed import program as program  # the strategy of every run
+from proofbook.runners.experiments._programs import declarations
+from proofbook.runners.training.executed import program as program  # the strategy of every run
 
 QUESTION = "What does a program of twenty lines show about sentences that many people read?"
 RUNS = declarations("content/retracted/*.py")  # the digest covers them by this pattern

@@ -22,16 +22,16 @@ from torch.nn.functional import cross_entropy, dropout
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler, TensorDataset
 
-from runners.closed_forms.training_settings import FourClassSettings, GlobalBatchSettings
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, CountOrZero, RunSettings, closed_form
-from runners.core.ranks.rank import Rank
-from runners.core.ranks.recorder import parameter_digest
-from runners.core.trace.schema import Setting
-from runners.training import steps
-from runners.training.follow import compare_replicas, follow_replica, show_step
-from runners.training.networks import flat, flat_gradient, mlp
-from runners.training.teacher import Lesson, scaled
+from proofbook.runners.closed_forms.training_settings import FourClassSettings, GlobalBatchSettings
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, CountOrZero, RunSettings, closed_form
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.ranks.recorder import parameter_digest
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.training import steps
+from proofbook.runners.training.follow import compare_replicas, follow_replica, show_step
+from proofbook.runners.training.networks import flat, flat_gradient, mlp
+from proofbook.runners.training.teacher import Lesson, scaled
 
 LINE = "epoch {epoch}: loss {loss:.4f} on rank 0"
 

@@ -27,10 +27,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
-from runners.closed_forms.training_settings import SharedBatchSettings, StackSettings
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import (
+from proofbook.runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
+from proofbook.runners.closed_forms.training_settings import SharedBatchSettings, StackSettings
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import (
     NUM_SETTLING_STEPS,
     Count,
     Factor,
@@ -38,12 +38,12 @@ from runners.core.declared.settings import (
     Settled,
     closed_form,
 )
-from runners.core.ranks.rank import Rank
-from runners.core.trace.schema import Setting
-from runners.training import steps
-from runners.training.networks import description, mlp
-from runners.training.stages import back_through_stage, through_stage
-from runners.training.transfers import fit, in_turns, sent
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.training import steps
+from proofbook.runners.training.networks import description, mlp
+from proofbook.runners.training.stages import back_through_stage, through_stage
+from proofbook.runners.training.transfers import fit, in_turns, sent
 
 
 def single(rank: Rank[GrowthSettings | SharedBatchSettings]) -> None:

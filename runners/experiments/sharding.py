@@ -22,16 +22,16 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.closed_forms.shape import FLOAT_BYTES, layer_parameters
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, Factor, RunSettings
-from runners.core.meters.memory import local
-from runners.core.ranks.rank import Rank
-from runners.core.system.gloo_threads import wait_until_idle
-from runners.core.trace.schema import Setting
-from runners.training.networks import description, mlp
-from runners.training.split import own_part
-from runners.training.steps import random_samples, replica_of
+from proofbook.runners.closed_forms.shape import FLOAT_BYTES, layer_parameters
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, Factor, RunSettings
+from proofbook.runners.core.meters.memory import local
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.system.gloo_threads import wait_until_idle
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.training.networks import description, mlp
+from proofbook.runners.training.split import own_part
+from proofbook.runners.training.steps import random_samples, replica_of
 
 
 def fsdp(rank: Rank[Settings], *, layers: bool = True, root: bool | None = None) -> None:

@@ -21,14 +21,20 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from runners.closed_forms.training_settings import FourClassSettings
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, CountOrZero, FactorOrZero, Seconds, closed_form
-from runners.core.ranks.rank import Rank
-from runners.core.trace.schema import Setting
-from runners.training import steps
-from runners.training.networks import average, gradients_of
-from runners.training.teacher import Samples
+from proofbook.runners.closed_forms.training_settings import FourClassSettings
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import (
+    Count,
+    CountOrZero,
+    FactorOrZero,
+    Seconds,
+    closed_form,
+)
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.training import steps
+from proofbook.runners.training.networks import average, gradients_of
+from proofbook.runners.training.teacher import Samples
 
 
 def synchronous(rank: Rank[Paced]) -> None:

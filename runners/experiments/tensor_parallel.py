@@ -19,14 +19,14 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import parallelize_module
 
-from runners.closed_forms.shape import FLOAT_BYTES, TransformerShape
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, Factor, RunSettings
-from runners.core.ranks.rank import Rank
-from runners.core.trace.schema import Setting
-from runners.training.networks import described, gradients_of
-from runners.training.split import block_plan, groups_of_a_kind
-from runners.training.transformer_model import GPTBlock
+from proofbook.runners.closed_forms.shape import FLOAT_BYTES, TransformerShape
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, Factor, RunSettings
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.training.networks import described, gradients_of
+from proofbook.runners.training.split import block_plan, groups_of_a_kind
+from proofbook.runners.training.transformer_model import GPTBlock
 
 
 def split(rank: Rank[Settings], *, shares_input: bool = True) -> None:

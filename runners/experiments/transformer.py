@@ -18,17 +18,17 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import parallelize_module
 
-from runners.closed_forms.shape import FLOAT_BYTES, VOCABULARY, TransformerSettings
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, Factor
-from runners.core.ranks.rank import Rank
-from runners.core.trace.schema import Setting
-from runners.training.networks import grade
-from runners.training.split import blocks_plan, shard_blocks
-from runners.training.stages import back_through_stage, through_stage
-from runners.training.steps import of_all_ranks, replica_of
-from runners.training.text import Text, batch_starts, held_out_starts, record, windows
-from runners.training.transformer_model import (
+from proofbook.runners.closed_forms.shape import FLOAT_BYTES, VOCABULARY, TransformerSettings
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, Factor
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.training.networks import grade
+from proofbook.runners.training.split import blocks_plan, shard_blocks
+from proofbook.runners.training.stages import back_through_stage, through_stage
+from proofbook.runners.training.steps import of_all_ranks, replica_of
+from proofbook.runners.training.text import Text, batch_starts, held_out_starts, record, windows
+from proofbook.runners.training.transformer_model import (
     SmallGPT,
     count_operations,
     next_token_loss,

@@ -6,7 +6,7 @@ memory and collectives, and brings back what each returned, called and held, or 
 agrees, differs, or was not made, with the reason, and one that was not made never counts as
 agreeing. `assertions` are the same as tests, for any project:
 
-    from runners.judging.assertions import assert_same_as_one_process, assert_sends
+    from proofbook.runners.judging.assertions import assert_same_as_one_process, assert_sends
 
     def averaged(rank):
         gradient = torch.full((4,), float(rank.rank))

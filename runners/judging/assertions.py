@@ -1,6 +1,6 @@
 """The comparisons of the judge as assertions, for tests of any project.
 
-    from runners.judging.assertions import assert_peak, assert_same_as_one_process, assert_sends
+    from proofbook.judging import assert_peak, assert_same_as_one_process, assert_sends
 
 Each runs `program` with its `arguments` on `world_size` ranks, on gloo and CPU. It raises an
 `AssertionError` that names every comparison which does not agree: what differs, on which rank, and
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from runners.judging import comparison
-from runners.judging.comparison import Comparison, InOneProcess, Ranks, Share, whole
-from runners.judging.ranks import Program, run
+from proofbook.runners.judging import comparison
+from proofbook.runners.judging.comparison import Comparison, InOneProcess, Ranks, Share, whole
+from proofbook.runners.judging.ranks import Program, run
 
 
 def assert_same_as_one_process(

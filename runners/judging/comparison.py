@@ -16,8 +16,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from runners.judging.ranks import MeteredCall, RankResult
-from runners.judging.rounding import ELEMENT, allowance, distance, ratio
+from proofbook.runners.judging.ranks import MeteredCall, RankResult
+from proofbook.runners.judging.rounding import ELEMENT, allowance, distance, ratio
 
 MOST_CHANGES = 3  # that a message lists
 # The bytes that a rank of n sends over a ring for each byte of payload, by collective.

@@ -39,18 +39,18 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import FileStore
 from torch.utils._pytree import tree_map_only
 
-from runners.core.meters.collectives import (
+from proofbook.runners.core.meters.collectives import (
     NAMESPACES,
     OPERATIONS,
     ends_of,
     payload_bytes,
     tensors_in,
 )
-from runners.core.meters.memory import MemoryMeter
-from runners.core.system.processes import IdleTime, are_idle
-from runners.core.system.scratch import Scratch
-from runners.core.trace.measured import Memory
-from runners.judging.lending import Lent
+from proofbook.runners.core.meters.memory import MemoryMeter
+from proofbook.runners.core.system.processes import IdleTime, are_idle
+from proofbook.runners.core.system.scratch import Scratch
+from proofbook.runners.core.trace.measured import Memory
+from proofbook.runners.judging.lending import Lent
 
 POLL_SECONDS = 0.01
 MOST_PRINTED = 1000  # characters of what a rank prints
@@ -65,7 +65,11 @@ LONG_BYTES = 1024  # of a list or another object of Python, from which on it cou
 LOOK_BYTES, LOOK_SHARE = 1 << 14, 0.1  # of new memory, after which arrays are counted again
 BARRIERS = ("barrier", "monitored_barrier_")
 PATIENCE = timedelta(minutes=30)  # not gloo's time-out decides what hangs
-PRELOADED = ["runners.judging.ranks", "torch._dynamo", "torch.distributed.tensor.parallel"]
+PRELOADED = [
+    "proofbook.runners.judging.ranks",
+    "torch._dynamo",
+    "torch.distributed.tensor.parallel",
+]
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in')
 Program = Callable[..., Any]
 Ending = Literal["exception", "died", "hung", "peer failed"]

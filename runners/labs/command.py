@@ -18,14 +18,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runners.labs.shelf import Desk, Lab, lab_named, labs
-from runners.system.book import program
-from runners.system.errors import FixableError
-from runners.system.progress_lines import say
+from proofbook.runners.labs.shelf import Desk, Lab, lab_named, labs
+from proofbook.runners.system.book import program
+from proofbook.runners.system.errors import FixableError
+from proofbook.runners.system.progress_lines import say
 
 if TYPE_CHECKING:  # torch is loaded once there is something to grade
-    from runners.judging.ranks import ProgramFailure, RankResult
-    from runners.labs.grading import Grade, GradedRequirement
+    from proofbook.runners.judging.ranks import ProgramFailure, RankResult
+    from proofbook.runners.labs.grading import Grade, GradedRequirement
 
 FIRST_SEED = 0  # of the page's table
 FOLDER = Path("labs")
@@ -83,8 +83,8 @@ def _listed(desk: Desk) -> Iterator[str]:
 
 def _grade(lab: Lab, desk: Desk, arguments: argparse.Namespace) -> bool:
     """Grade a reader's file, print the report, and return whether the lab is solved."""
-    from runners.labs.benches import BENCHES
-    from runners.labs.grading import graded
+    from proofbook.runners.labs.benches import BENCHES
+    from proofbook.runners.labs.grading import graded
 
     drawn = random.SystemRandom().randrange(1, 1 << 20)
     seeds = [FIRST_SEED, drawn if arguments.seed is None else arguments.seed]

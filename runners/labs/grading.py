@@ -19,10 +19,10 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from runners.judging import comparison
-from runners.judging.comparison import Comparison, Tensors
-from runners.judging.ranks import JudgedRank, RankResult, run
-from runners.labs.shelf import LENT
+from proofbook.runners.judging import comparison
+from proofbook.runners.judging.comparison import Comparison, Tensors
+from proofbook.runners.judging.ranks import JudgedRank, RankResult, run
+from proofbook.runners.labs.shelf import LENT
 
 LATE_SECONDS = (0.3, *[0.05] * 7)  # before the first calls of each kind; no rank hangs so soon
 ELEMENT_BYTES = 4  # of float32, in which programs are tried

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 
-from runners.judging import comparison
-from runners.judging.comparison import Comparison, Tensors, as_bytes, sent_over_a_ring
-from runners.judging.ranks import RankResult
-from runners.labs.grading import LabCase, Requirement
+from proofbook.runners.judging import comparison
+from proofbook.runners.judging.comparison import Comparison, Tensors, as_bytes, sent_over_a_ring
+from proofbook.runners.judging.ranks import RankResult
+from proofbook.runners.labs.grading import LabCase, Requirement
 
 
 def same_as_one_process(

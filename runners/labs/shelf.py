@@ -15,10 +15,10 @@ from typing import Any
 
 import yaml
 
-from runners.system.book import ROOT
-from runners.system.errors import FixableError, unknown
-from runners.system.files import write_text
-from runners.traces.differences import WrongProgram, wrong_programs
+from proofbook.runners.system.book import ROOT
+from proofbook.runners.system.errors import FixableError, unknown
+from proofbook.runners.system.files import write_text
+from proofbook.runners.traces.differences import WrongProgram, wrong_programs
 
 LABS = "topics/*/labs/*/lab.yml"
 # The requirement of every lab, beside those of its `lab.yml`.

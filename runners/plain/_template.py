@@ -1,7 +1,7 @@
 """TODO: what this experiment measures; now it counts how often a loop runs."""
 
-from runners.core.declared.settings import Count, RunSettings
-from runners.plain.experiment import Plain, Recorder
+from proofbook.runners.core.declared.settings import Count, RunSettings
+from proofbook.runners.plain.experiment import Plain, Recorder
 
 
 class Settings(RunSettings):

@@ -1,6 +1,6 @@
 """The declaration and the recorder of experiments without ranks. No torch.
 
-    from runners.plain.experiment import Plain, Recorder
+    from proofbook.runners.plain.experiment import Plain, Recorder
 
     def insertion_sort(run: Recorder[Settings]) -> None:
         ...
@@ -19,10 +19,10 @@ from typing import Generic
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import S
-from runners.core.trace.outcome import RankOutcome
-from runners.core.trace.schema import Quantity, Repeats, Setting
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import S
+from proofbook.runners.core.trace.outcome import RankOutcome
+from proofbook.runners.core.trace.schema import Quantity, Repeats, Setting
 
 _SETTING = TypeAdapter[Setting](Setting, config=ConfigDict(allow_inf_nan=False))
 _NUMBER = re.compile(r"[-+]?[\d_]*\.?\d+(e[-+]?\d+)?", re.IGNORECASE)  # as a text

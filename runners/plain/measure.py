@@ -14,11 +14,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from runners.core.declared.experiment import Experiment
-from runners.core.trace import machine
-from runners.core.trace.measured import SampledSeconds, Timing
-from runners.core.trace.outcome import RankOutcome
-from runners.core.trace.records import (
+from proofbook.runners.core.declared.experiment import Experiment
+from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.measured import SampledSeconds, Timing
+from proofbook.runners.core.trace.outcome import RankOutcome
+from proofbook.runners.core.trace.records import (
     NO_TORCH,
     PLAIN_PASS,
     Circumstances,
@@ -29,13 +29,13 @@ from runners.core.trace.records import (
     Trace,
     trace_of,
 )
-from runners.plain.experiment import Plain
-from runners.plain.process import PHASE
-from runners.session.progress import Progress
-from runners.system.book import own_book
-from runners.system.errors import FixableError
-from runners.traces.digest import source_digest
-from runners.traces.files import TraceError, read_machine, write
+from proofbook.runners.plain.experiment import Plain
+from proofbook.runners.plain.process import PHASE
+from proofbook.runners.session.progress import Progress
+from proofbook.runners.system.book import own_book
+from proofbook.runners.system.errors import FixableError
+from proofbook.runners.traces.digest import source_digest
+from proofbook.runners.traces.files import TraceError, read_machine, write
 
 _SAME = ("cpu", "caches", "num_cores")  # of one machine
 
@@ -91,12 +91,19 @@ def measure_run(experiment: Experiment, name: str) -> Run:
     if not isinstance(declared, Plain):
         raise FixableError(
             f"{experiment.path}: run {name!r} is declared for ranks; experiments with "
-            "runners.plain declare every run as Plain(…)"
+            "proofbook.runners.plain declare every run as Plain(…)"
         )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "outcome.json")
         # Without the current folder on the path, where a book may have a folder called `runners`.
-        words = [sys.executable, "-P", "-m", "runners.plain.process", experiment.name, name]
+        words = [
+            sys.executable,
+            "-P",
+            "-m",
+            "proofbook.runners.plain.process",
+            experiment.name,
+            name,
+        ]
         begin = time.perf_counter()
         done = subprocess.run(
             [*words, file, str(declared.seed)],

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 from traceback import extract_tb, print_exc
 
-from runners.core.declared.experiment import find
-from runners.core.trace.outcome import RankOutcome
-from runners.core.trace.records import Failure
-from runners.plain.experiment import Recorder
-from runners.system.book import enter_book
-from runners.system.errors import first_line
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.core.trace.outcome import RankOutcome
+from proofbook.runners.core.trace.records import Failure
+from proofbook.runners.plain.experiment import Recorder
+from proofbook.runners.system.book import enter_book
+from proofbook.runners.system.errors import first_line
 
 PHASE = "program"
 

@@ -15,18 +15,22 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, get_args
 
-from runners.core.trace.machine import num_cores
-from runners.core.trace.records import Run
-from runners.planner import program
-from runners.planner.answers import how_many
-from runners.planner.answers.answer import GIB, PlanAnswer, ordered, table_lines
-from runners.planner.answers.architecture import Architecture, model_presets
-from runners.planner.answers.configuration import LORA, UnknownFamilyError, architecture_of
-from runners.planner.answers.device_memory import H100_BYTES
-from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.published import COMPARISONS
-from runners.planner.answers.published import lines as values_by_run
-from runners.planner.answers.question import (
+from proofbook.runners.core.trace.machine import num_cores
+from proofbook.runners.core.trace.records import Run
+from proofbook.runners.planner import program
+from proofbook.runners.planner.answers import how_many
+from proofbook.runners.planner.answers.answer import GIB, PlanAnswer, ordered, table_lines
+from proofbook.runners.planner.answers.architecture import Architecture, model_presets
+from proofbook.runners.planner.answers.configuration import (
+    LORA,
+    UnknownFamilyError,
+    architecture_of,
+)
+from proofbook.runners.planner.answers.device_memory import H100_BYTES
+from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.runners.planner.answers.published import COMPARISONS
+from proofbook.runners.planner.answers.published import lines as values_by_run
+from proofbook.runners.planner.answers.question import (
     STRATEGY_WORDS,
     Checkpointing,
     Implementation,
@@ -38,7 +42,7 @@ from runners.planner.answers.question import (
     TrainingSettings,
     strategy_of,
 )
-from runners.planner.answers.search import (
+from proofbook.runners.planner.answers.search import (
     LayoutChoice,
     choice_lines,
     choose,
@@ -48,13 +52,13 @@ from runners.planner.answers.search import (
     shortlist,
     shortlist_lines,
 )
-from runners.planner.simulated import grid
-from runners.planner.simulated.cache import answers, cached
-from runners.system.errors import unknown
-from runners.traces.files import TraceError, read, write
+from proofbook.runners.planner.simulated import grid
+from proofbook.runners.planner.simulated.cache import answers, cached
+from proofbook.runners.system.errors import unknown
+from proofbook.runners.traces.files import TraceError, read, write
 
 if TYPE_CHECKING:
-    from runners.planner.simulated import public_model
+    from proofbook.runners.planner.simulated import public_model
 
 H100_FLOPS = 989e12  # in bf16, without sparsity
 SCOPE = """Every parameter is trained, in 16 or 32 bits. LoRA, quantized weights, FP8 and offloading
@@ -377,7 +381,7 @@ def _sizes(model: PlannedModel) -> "Architecture | public_model.ModelSizes | Non
     """The sizes of a model that are known without simulating it; None of one's own."""
     if not model.configuration:
         return model.architecture
-    from runners.planner.simulated import public_model
+    from proofbook.runners.planner.simulated import public_model
 
     return public_model.sizes(model.configuration)
 
@@ -415,6 +419,6 @@ def _model_of_file(name: str) -> PlannedModel:
     try:
         return PlannedModel(name=name, architecture=architecture_of(path))
     except UnknownFamilyError:
-        from runners.planner.simulated import public_model
+        from proofbook.runners.planner.simulated import public_model
 
         return public_model.model_of(path, name)

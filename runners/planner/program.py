@@ -7,9 +7,9 @@ any layout, with its first lines and the values of its `Plan` filled in. No torc
 import re
 from pathlib import Path
 
-from runners.planner.answers.answer import GIB, Layout
-from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import (
+from proofbook.runners.planner.answers.answer import GIB, Layout
+from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.runners.planner.answers.question import (
     PlanError,
     PlannedModel,
     Question,
@@ -17,7 +17,7 @@ from runners.planner.answers.question import (
     TrainingSettings,
     strategy_of,
 )
-from runners.planner.answers.search import strategies
+from proofbook.runners.planner.answers.search import strategies
 
 TEMPLATE = Path(__file__).with_name("program_template.py")
 _FIELD = re.compile(r"^    (\w+): (?:int|str|bool|float) = ", re.MULTILINE)  # of its `Plan`

@@ -25,9 +25,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
-from runners.core.system import processes
-from runners.system import stopping
-from runners.system.progress_lines import Patience, say
+from proofbook.runners.core.system import processes
+from proofbook.runners.system import stopping
+from proofbook.runners.system.progress_lines import Patience, say
 
 # Torchrun's variables of a `Worker`, in the order of its fields.
 NUMBERS = (

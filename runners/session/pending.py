@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runners.core.declared.experiment import Experiment, find
-from runners.core.trace.machine import installed
-from runners.core.trace.records import NEEDS_FULL, NO_TORCH, Run, Trace
-from runners.traces.digest import program_digests, source_digest
-from runners.traces.files import TraceError, outdated_programs, read
+from proofbook.runners.core.declared.experiment import Experiment, find
+from proofbook.runners.core.trace.machine import installed
+from proofbook.runners.core.trace.records import NEEDS_FULL, NO_TORCH, Run, Trace
+from proofbook.runners.traces.digest import program_digests, source_digest
+from proofbook.runners.traces.files import TraceError, outdated_programs, read
 
 
 def part_of(name: str, where: Path) -> Path:

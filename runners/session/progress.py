@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from runners.core.declared.experiment import Experiment
-from runners.core.ranks.heartbeat import Beat
-from runners.core.trace.records import Run
-from runners.system.progress_lines import Patience, say
-from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
+from proofbook.runners.core.declared.experiment import Experiment
+from proofbook.runners.core.ranks.heartbeat import Beat
+from proofbook.runners.core.trace.records import Run
+from proofbook.runners.system.progress_lines import Patience, say
+from proofbook.runners.traces.summary import how_it_ended, how_it_was_meant_to_end
 
 
 class Progress:

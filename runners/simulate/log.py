@@ -3,7 +3,7 @@
 A payload is counted as the meter of collectives counts it, the larger side of a call.
 """
 
-from runners.core.trace.schema import Record
+from proofbook.runners.core.trace.schema import Record
 
 RESHARDED = "resharded"  # the axis over which FSDP gathers what it resharded to a smaller group
 

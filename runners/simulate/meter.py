@@ -20,16 +20,16 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop, sdpa_flop
 
-from runners.core.meters.collectives import (
+from proofbook.runners.core.meters.collectives import (
     NAMESPACES,
     OPERATIONS,
     payload_bytes,
     process_group,
     tensors_in,
 )
-from runners.core.meters.memory import FakeMemoryMeter, local
-from runners.simulate.caching_allocator import Allocate, AllocatorEvent, Free
-from runners.simulate.log import RESHARDED, PhaseCalls
+from proofbook.runners.core.meters.memory import FakeMemoryMeter, local
+from proofbook.runners.simulate.caching_allocator import Allocate, AllocatorEvent, Free
+from proofbook.runners.simulate.log import RESHARDED, PhaseCalls
 
 _aten = torch.ops.aten
 # Operations for which torch registers no formula: attention as CPUs compute it, and one in place.

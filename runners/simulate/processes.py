@@ -15,9 +15,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
-from runners.core.system import accelerator
-from runners.system import stopping
-from runners.system.progress_lines import WORD_SECONDS, Patience
+from proofbook.runners.core.system import accelerator
+from proofbook.runners.system import stopping
+from proofbook.runners.system.progress_lines import WORD_SECONDS, Patience
 
 # Processes are forked where that is safe: then they share torch, which is loaded once.
 FORKS = platform.system() == "Linux"
@@ -105,8 +105,8 @@ def prepare() -> None:
     """Import what simulated ranks use, make a fake update, and freeze it all before any fork."""
     import torch
 
-    from runners.core.ranks.process import preload
-    from runners.simulate.fake_mode import ValuelessMode
+    from proofbook.runners.core.ranks.process import preload
+    from proofbook.runners.simulate.fake_mode import ValuelessMode
 
     preload()
     importlib.import_module("torch.distributed.optim")  # scripts functions, which takes long

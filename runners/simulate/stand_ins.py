@@ -23,8 +23,8 @@ from torch.nn.parallel import distributed as ddp
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from runners.simulate import reducer
-from runners.simulate.fake_mode import array_of, formatted
+from proofbook.runners.simulate import reducer
+from proofbook.runners.simulate.fake_mode import array_of, formatted
 
 Put = Callable[[Any, str, Any], None]  # lets a name of an owner be something else for now
 

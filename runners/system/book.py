@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 # A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.
 MORE = "PROOFBOOK_EXPERIMENTS"
-PLAIN = b"runners.plain"  # what an experiment without ranks imports
+PLAIN = b"proofbook.runners.plain"  # what an experiment without ranks imports
 SEVERAL = "EXPERIMENTS"  # in a file of several experiments: each by its name
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import yaml
 
-from runners.system.book import ROOT
-from runners.system.errors import FixableError
+from proofbook.runners.system.book import ROOT
+from proofbook.runners.system.errors import FixableError
 
 _CHANGE = re.compile(r"(?P<old>(?:[@-].*\n)+)(?P<added>(?:\+.*\n)*)|\n|(?P<rest>.+\n)")
 _ANY_LINES = "-..."

@@ -17,10 +17,10 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from runners.core.trace.schema import digest_of
-from runners.system.book import ROOT, experiment_files, is_plain
-from runners.system.errors import FixableError
-from runners.traces.differences import wrong_programs
+from proofbook.runners.core.trace.schema import digest_of
+from proofbook.runners.system.book import ROOT, experiment_files, is_plain
+from proofbook.runners.system.errors import FixableError
+from proofbook.runners.traces.differences import wrong_programs
 
 # What measures, beside the experiment's own file: on one machine, and on several nodes.
 ENTRIES = (
@@ -28,6 +28,7 @@ ENTRIES = (
     "runners/core/measuring/measure.py",
     "runners/core/measuring/launcher.py",
 )
+OURS = "proofbook.runners"
 # Modules, and packages for all of theirs, that cannot change a value that a run or a plan records.
 # What only they import is left out with them.
 LEFT_OUT = {
@@ -42,7 +43,9 @@ LEFT_OUT = {
     "runners.traces.files": "writes what was recorded, and reads it back as it was",
     "runners.traces.summary": "words what was recorded",
 }
-_NAMED = re.compile(rb"""["'](runners(?:\.\w+)+)["']""")  # a module, to import by its name
+_NAMED = re.compile(
+    rb"""["'](proofbook\.runners(?:\.\w+)+)["']"""
+)  # a module, to import by its name
 # The fields of a node that hold statements.
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
@@ -86,9 +89,9 @@ def _strip(node: ast.AST, imports: set[_Import]) -> None:
         kept = []
         for place, statement in enumerate(block if isinstance(block, list) else ()):
             match statement:
-                case ast.ImportFrom(module=str(module)) if module.startswith("runners"):
+                case ast.ImportFrom(module=str(module)) if module.startswith(OURS):
                     imports |= {(to.asname or to.name, module, to.name) for to in statement.names}
-                case ast.Import(names=names) if names[0].name.startswith("runners"):
+                case ast.Import(names=names) if names[0].name.startswith(OURS):
                     imports |= {(to.asname or "", to.name, "") for to in names}
                 case ast.Assign(targets=[ast.Name(id="TRIED_WITH")]):
                     pass  # what an experiment declares for tries alone
@@ -130,7 +133,7 @@ def dumped(node: object) -> str:
 @cache
 def _file_of(module: str) -> Path | None:
     """The file of a module or a package of ours; None where there is none of this name."""
-    path = ROOT / module.replace(".", "/")
+    path = ROOT / module.removeprefix("proofbook.").replace(".", "/")
     files = path.with_suffix(".py"), path / "__init__.py"
     return next((path for path in files if path.is_file()), None)
 
@@ -140,7 +143,7 @@ def _source(module: str, name: str) -> tuple[str, Path | None]:
     """The name that an import takes, none for a module, and its file: None where left out."""
     if name and _file_of(f"{module}.{name}"):
         module, name = f"{module}.{name}", ""
-    is_left_out = any(f"{module}.".startswith(f"{left}.") for left in LEFT_OUT)
+    is_left_out = any(f"{module}.".startswith(f"proofbook.{left}.") for left in LEFT_OUT)
     return name, None if is_left_out else _file_of(module)
 
 

@@ -2,7 +2,7 @@
 
 Flow: `runners/core/measuring` puts a `Trace` together; `write` puts it on disk whole; `read` gives
 it back to the generator, refusing whatever it does not know. What a trace holds is in
-`records.py` and `measured.py`. No torch here: pages are built from committed traces on machines
+`runners/core/trace`. No torch here: pages are built from committed traces on machines
 that never install it.
 """
 
@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from runners.core.trace.fields import Steps
-from runners.core.trace.records import Machine, Trace
-from runners.core.trace.schema import Guarded, Record, digest_of
-from runners.system.book import own_book, program
-from runners.system.errors import FixableError
-from runners.system.files import write_json
-from runners.traces.digest import program_digests, source_digest
-from runners.traces.invariants import violations
+from proofbook.runners.core.trace.fields import Steps
+from proofbook.runners.core.trace.records import Machine, Trace
+from proofbook.runners.core.trace.schema import Guarded, Record, digest_of
+from proofbook.runners.system.book import own_book, program
+from proofbook.runners.system.errors import FixableError
+from proofbook.runners.system.files import write_json
+from proofbook.runners.traces.digest import program_digests, source_digest
+from proofbook.runners.traces.invariants import violations
 
 PLANNED = ("plans", "planner")  # folders of simulated files
 MACHINE = "machine"  # the file of a machine's folder that is no trace

@@ -12,9 +12,9 @@ somebody could forge beyond them, `reproduce` finds: it measures a number again.
 from collections import Counter
 from collections.abc import Iterator
 
-from runners.core.trace.fields import Steps
-from runners.core.trace.measured import SampledSeconds
-from runners.core.trace.records import Run, Trace
+from proofbook.runners.core.trace.fields import Steps
+from proofbook.runners.core.trace.measured import SampledSeconds
+from proofbook.runners.core.trace.records import Run, Trace
 
 ENDED = ("completed", "diverged")
 

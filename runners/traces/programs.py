@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from runners.core.trace.machine import from_home
-from runners.core.trace.schema import Setting, Status
-from runners.system.errors import FixableError
+from proofbook.runners.core.trace.machine import from_home
+from proofbook.runners.core.trace.schema import Setting, Status
+from proofbook.runners.system.errors import FixableError
 
 COMMAND = re.compile(r"torchrun (?:\S+ )*?--nproc-per-node (?P<ranks>\d+) (?P<file>\S+\.py)")
 DECLARED = re.compile(r"^# (?P<name>[a-z][a-z0-9_]*): (?P<value>.+)$")

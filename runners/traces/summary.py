@@ -7,9 +7,17 @@ show them of the recorded one, so that a reader sees the same lines in both plac
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from runners.core.trace.fields import NBSP, SIZES, TIMES, in_words, quantity, scaled, significant
-from runners.core.trace.records import RankRecord, Run
-from runners.core.trace.schema import Setting
+from proofbook.runners.core.trace.fields import (
+    NBSP,
+    SIZES,
+    TIMES,
+    in_words,
+    quantity,
+    scaled,
+    significant,
+)
+from proofbook.runners.core.trace.records import RankRecord, Run
+from proofbook.runners.core.trace.schema import Setting
 
 
 def how_it_ended(run: Run) -> str:

@@ -19,11 +19,18 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from runners.core.trace.fields import Key, as_written, in_words, is_number, quantity, value_at
-from runners.core.trace.measured import SampledSeconds
-from runners.core.trace.records import Run
-from runners.core.trace.schema import Quantity
-from runners.core.trace.spread import ROUNDED_OFF, field_of
+from proofbook.runners.core.trace.fields import (
+    Key,
+    as_written,
+    in_words,
+    is_number,
+    quantity,
+    value_at,
+)
+from proofbook.runners.core.trace.measured import SampledSeconds
+from proofbook.runners.core.trace.records import Run
+from proofbook.runners.core.trace.schema import Quantity
+from proofbook.runners.core.trace.spread import ROUNDED_OFF, field_of
 
 FEWEST_SAMPLES = 5
 KERNEL_SHARE = 0.02  # the meter itself accepts that the kernel's peak is so far off

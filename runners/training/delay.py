@@ -21,7 +21,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from runners.core.system.links import LinkError, address
+from proofbook.runners.core.system.links import LinkError, address
 
 INTERFACE = "delayed0"
 _PORT = 40213
@@ -34,7 +34,7 @@ _BUFFER_BYTES = 1 << 24
 
 def start(rank: int, seconds: float) -> None:
     """Start a process that delays what this rank sends by `seconds`; LinkError where it cannot."""
-    command = [sys.executable, "-m", "runners.training.delay", str(rank), str(seconds)]
+    command = [sys.executable, "-m", "proofbook.runners.training.delay", str(rank), str(seconds)]
     rank_end, relay_end = socket.socketpair()
     with relay_end:
         subprocess.Popen([*command, str(relay_end.fileno())], pass_fds=[relay_end.fileno()])

@@ -20,7 +20,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from runners.training.transformer_model import SmallGPT
+from proofbook.runners.training.transformer_model import SmallGPT
 
 BY_COLUMNS = ("attention.query", "attention.key", "attention.value", "mlp.up")
 BY_ROWS = ("attention.out", "mlp.down")

@@ -9,11 +9,11 @@ import argparse
 import os
 import sys
 
-from runners.core.system import processes
-from runners.system.errors import FixableError
+from proofbook.runners.core.system import processes
+from proofbook.runners.system.errors import FixableError
 
 processes.end_with(os.getppid())  # before torch is loaded, which takes seconds
-from runners.verify import command, report  # noqa: E402
+from proofbook.runners.verify import command, report  # noqa: E402
 
 
 def _main() -> int:

@@ -18,10 +18,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from runners.judging.rounding import are_apart
-from runners.system.errors import FixableError, first_line
-from runners.verify.intercept import INSIDE
-from runners.verify.records import (
+from proofbook.runners.judging.rounding import are_apart
+from proofbook.runners.system.errors import FixableError, first_line
+from proofbook.runners.verify.intercept import INSIDE
+from proofbook.runners.verify.records import (
     DistributedModule,
     Forward,
     LocalPart,
@@ -32,8 +32,8 @@ from runners.verify.records import (
     distributed_modules,
     mapped,
 )
-from runners.verify.replay import Replay, replay_pass, replay_passes, unsharded
-from runners.verify.roots import digest
+from proofbook.runners.verify.replay import Replay, replay_pass, replay_passes, unsharded
+from proofbook.runners.verify.roots import digest
 
 _STATED = re.compile(r"([^=\s]+)=(\d+)(?:/([1-9]\d*))?")
 _FUSED = re.compile(r"qkv|query_key_value|in_proj|c_attn|kv_|_kv|gate_up|w13|fused", re.IGNORECASE)

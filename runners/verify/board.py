@@ -29,10 +29,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from runners.core.system import processes
-from runners.core.system.processes import IdleTime
-from runners.verify.internals import place
-from runners.verify.report import Finding, Verdict
+from proofbook.runners.core.system import processes
+from proofbook.runners.core.system.processes import IdleTime
+from proofbook.runners.verify.internals import place
+from proofbook.runners.verify.report import Finding, Verdict
 
 GATHER_SECONDS = 0.02
 PREFIX = "proofbook-verify"

@@ -19,11 +19,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from runners.system.errors import FixableError
-from runners.verify import cpu, report, rerun
-from runners.verify.against import Against
-from runners.verify.board import Board, ended, environment, free_port, sweep
-from runners.verify.rank import POLL_SECONDS, WatchedRank
+from proofbook.runners.system.errors import FixableError
+from proofbook.runners.verify import cpu, report, rerun
+from proofbook.runners.verify.against import Against
+from proofbook.runners.verify.board import Board, ended, environment, free_port, sweep
+from proofbook.runners.verify.rank import POLL_SECONDS, WatchedRank
 
 MOST_RANKS = 64
 KILLED_SECONDS = 20.0
@@ -90,9 +90,15 @@ def _launch(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """Start the ranks on this host; returns the exit code of the one that reported."""
     world_size, port = arguments.ranks, free_port()
     common = {"OMP_NUM_THREADS": "1", **os.environ}
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     common["PYTHONPATH"] = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
-    command = [sys.executable, "-m", "runners.verify", *["--json"] * arguments.json, *words]
+    command = [
+        sys.executable,
+        "-m",
+        "proofbook.runners.verify",
+        *["--json"] * arguments.json,
+        *words,
+    ]
     ranks: list[subprocess.Popen[bytes]] = []
     try:
         for rank in range(world_size):

@@ -18,21 +18,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import Tensor
 
-from runners.judging.rounding import NORM, allowance, are_apart, distance, ratio
-from runners.verify import inputs
-from runners.verify.fit import Expected, Fit, added, fit_gradients, scales_of
-from runners.verify.inputs import ModuleCase, find_ties
-from runners.verify.losses import TOLERANCE, Weights, judge_weights
-from runners.verify.records import (
+from proofbook.runners.judging.rounding import NORM, allowance, are_apart, distance, ratio
+from proofbook.runners.verify import inputs
+from proofbook.runners.verify.fit import Expected, Fit, added, fit_gradients, scales_of
+from proofbook.runners.verify.inputs import ModuleCase, find_ties
+from proofbook.runners.verify.losses import TOLERANCE, Weights, judge_weights
+from proofbook.runners.verify.records import (
     STEPS_INSIDE,
     DistributedModule,
     Modules,
     Recordings,
     UpdateRecord,
 )
-from runners.verify.replay import Replay
-from runners.verify.report import Error, Finding, Term, Verdict, in_words
-from runners.verify.update import (
+from proofbook.runners.verify.replay import Replay
+from proofbook.runners.verify.report import Error, Finding, Term, Verdict, in_words
+from proofbook.runners.verify.update import (
     OptimizerReplay,
     compare_clipped,
     find_early_clips,

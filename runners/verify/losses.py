@@ -18,9 +18,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from runners.verify.internals import Edge, combining, curved, place, reached, terms, walked
-from runners.verify.records import Loss, Updates, local_tensor, tensors_of
-from runners.verify.report import Finding, Term, in_words
+from proofbook.runners.verify.internals import (
+    Edge,
+    combining,
+    curved,
+    place,
+    reached,
+    terms,
+    walked,
+)
+from proofbook.runners.verify.records import Loss, Updates, local_tensor, tensors_of
+from proofbook.runners.verify.report import Finding, Term, in_words
 
 KNOWN = (
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",

@@ -18,16 +18,21 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, NoReturn
 
-from runners.core.system import processes
-from runners.system.errors import FixableError, first_line
-from runners.system.progress_lines import say
-from runners.verify import compare, cpu, report, rerun
-from runners.verify.against import Against
-from runners.verify.board import Board, Lookout, failed, sweep
-from runners.verify.records import DistributedModule, Modules, Recordings, distributed_modules
-from runners.verify.replay import Replay, replay_passes
-from runners.verify.report import Verdict
-from runners.verify.watch import Watch, flush, run_script
+from proofbook.runners.core.system import processes
+from proofbook.runners.system.errors import FixableError, first_line
+from proofbook.runners.system.progress_lines import say
+from proofbook.runners.verify import compare, cpu, report, rerun
+from proofbook.runners.verify.against import Against
+from proofbook.runners.verify.board import Board, Lookout, failed, sweep
+from proofbook.runners.verify.records import (
+    DistributedModule,
+    Modules,
+    Recordings,
+    distributed_modules,
+)
+from proofbook.runners.verify.replay import Replay, replay_passes
+from proofbook.runners.verify.report import Verdict
+from proofbook.runners.verify.watch import Watch, flush, run_script
 
 MEMORY_SHARE = 0.8  # of what the host has left
 BYTES_PER_ELEMENT = 8 * 3 + 4 * 2  # float64 parameter, gradient and sum, and both in fp32

@@ -25,15 +25,23 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TextIO
 import yaml
 from pydantic import ConfigDict, Field
 
-from runners.core.trace import machine
-from runners.core.trace.records import Circumstances
-from runners.core.trace.schema import Guarded, Moment, Record, Shape, digest_of, finite_or_none, now
-from runners.system.errors import FixableError, first_line
-from runners.system.progress_lines import say
-from runners.traces.files import TraceError, read_record, remedy, write
+from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.records import Circumstances
+from proofbook.runners.core.trace.schema import (
+    Guarded,
+    Moment,
+    Record,
+    Shape,
+    digest_of,
+    finite_or_none,
+    now,
+)
+from proofbook.runners.system.errors import FixableError, first_line
+from proofbook.runners.system.progress_lines import say
+from proofbook.runners.traces.files import TraceError, read_record, remedy, write
 
 if TYPE_CHECKING:
-    from runners.verify.records import Modules  # which imports torch
+    from proofbook.runners.verify.records import Modules  # which imports torch
 
 Size = Annotated[float, Field(ge=0)]
 Term = tuple[int, int | None]  # a rank, and one of its backward passes (None: all of them)

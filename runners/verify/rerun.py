@@ -24,18 +24,18 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from runners.core.system import processes
-from runners.judging.rounding import NORM, are_apart
-from runners.verify import records
-from runners.verify.board import environment, free_port
-from runners.verify.fit import Expected, compare_with_sum, fit_gradients, scales_of
-from runners.verify.inputs import ModuleCase, are_equal_again, has_own_gradients
-from runners.verify.internals import LoaderIterator, fetcher, pytree
-from runners.verify.losses import factors
-from runners.verify.records import DistributedModule, Modules, Recordings, tensors_of
-from runners.verify.report import Verdict, in_words
-from runners.verify.roots import Root
-from runners.verify.watch import Watch, run_script
+from proofbook.runners.core.system import processes
+from proofbook.runners.judging.rounding import NORM, are_apart
+from proofbook.runners.verify import records
+from proofbook.runners.verify.board import environment, free_port
+from proofbook.runners.verify.fit import Expected, compare_with_sum, fit_gradients, scales_of
+from proofbook.runners.verify.inputs import ModuleCase, are_equal_again, has_own_gradients
+from proofbook.runners.verify.internals import LoaderIterator, fetcher, pytree
+from proofbook.runners.verify.losses import factors
+from proofbook.runners.verify.records import DistributedModule, Modules, Recordings, tensors_of
+from proofbook.runners.verify.report import Verdict, in_words
+from proofbook.runners.verify.roots import Root
+from proofbook.runners.verify.watch import Watch, run_script
 
 SECONDS = 120.0
 DIFFERS = "one process differs"  # a cause that says no more
@@ -242,7 +242,7 @@ def rerun(inputs: RerunInputs, folder: Path, words: Sequence[str]) -> Rerun:
     file = folder / "inputs.pt"
     torch.save(inputs, file)
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCHELASTIC")}
-    command = [sys.executable, "-m", "runners.verify", "--as-one", str(file), *words]
+    command = [sys.executable, "-m", "proofbook.runners.verify", "--as-one", str(file), *words]
     try:
         done = subprocess.run(
             command, env=kept | environment(0, 1, free_port()), capture_output=True, text=True,

@@ -24,9 +24,16 @@ from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor, Placement
 from torch.optim import Optimizer
 
-from runners.verify import records
-from runners.verify.internals import LACKING, fsdp_groups, policy, pytree, unreduced, variables
-from runners.verify.records import UpdateRecord, local_part, local_tensor
+from proofbook.runners.verify import records
+from proofbook.runners.verify.internals import (
+    LACKING,
+    fsdp_groups,
+    policy,
+    pytree,
+    unreduced,
+    variables,
+)
+from proofbook.runners.verify.records import UpdateRecord, local_part, local_tensor
 
 _MOST_SAMPLES = 4096
 _LEAST_BYTES = 16  # of a sample that does not come twice by chance

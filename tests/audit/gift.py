@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from generator.content.reading import load
-from generator.export.questions import questions
-from generator.values.evaluation import Evidence
-from generator.website.publish import committed_machines
+from proofbook.generator.content.reading import load
+from proofbook.generator.export.questions import questions
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.website.publish import committed_machines
 from tests import exported
 from tests.audit.tools import output, package
 from tests.conftest import ROOT

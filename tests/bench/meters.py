@@ -18,15 +18,15 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from runners.core.declared.experiment import Declaration, PassName
-from runners.core.meters.activity import ActivityMeter
-from runners.core.meters.kernel import KernelPeak
-from runners.core.meters.link import sent_payload_bytes
-from runners.core.ranks.heartbeat import Heart
-from runners.core.ranks.rank import Rank
-from runners.training.networks import mlp
-from runners.training.steps import EpochProgress, train_batch
-from runners.training.teacher import Samples
+from proofbook.runners.core.declared.experiment import Declaration, PassName
+from proofbook.runners.core.meters.activity import ActivityMeter
+from proofbook.runners.core.meters.kernel import KernelPeak
+from proofbook.runners.core.meters.link import sent_payload_bytes
+from proofbook.runners.core.ranks.heartbeat import Heart
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.training.networks import mlp
+from proofbook.runners.training.steps import EpochProgress, train_batch
+from proofbook.runners.training.teacher import Samples
 from tests.bench.ratio import Ratio, in_turn
 
 ROUNDS = 15

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from generator.checks.content_checks import check
-from generator.content.errors import ContentErrors
-from generator.content.reading import load
-from generator.pages.press import Press
-from generator.values.evaluation import Evidence
-from generator.website.publish import committed_machines
+from proofbook.generator.checks.content_checks import check
+from proofbook.generator.content.errors import ContentErrors
+from proofbook.generator.content.reading import load
+from proofbook.generator.pages.press import Press
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.website.publish import committed_machines
 from tests.recorded import as_recorded, write
 
 FROZEN = Path(__file__).parents[1] / "book" / "content"

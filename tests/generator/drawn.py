@@ -8,7 +8,7 @@ import math
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 
-from generator.figures.drawing import Drawing
+from proofbook.generator.figures.drawing import Drawing
 
 
 class Drawn:

@@ -6,7 +6,7 @@ what its pages say otherwise.
 
 import json
 
-from generator.content.reading import load
+from proofbook.generator.content.reading import load
 from tests.recorded import as_recorded, write
 
 AVERAGED, WHOLE = "tiny_training.averaged", "tiny_memory.whole"

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from generator.content.errors import ContentError, ContentErrors
-from generator.content.reading import load
+from proofbook.generator.content.errors import ContentError, ContentErrors
+from proofbook.generator.content.reading import load
 from tests.generator.conftest import fresh
 from tests.generator.scenes import readers_tried
 from tests.recorded import sealed, write

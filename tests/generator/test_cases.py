@@ -3,10 +3,10 @@
 import json
 import re
 
-from generator.items.item_checks import answerable_cases
-from generator.items.kinds import digest_of, kind_of
-from generator.pages.press import Press
-from generator.values.evaluation import Evidence
+from proofbook.generator.items.item_checks import answerable_cases
+from proofbook.generator.items.kinds import digest_of, kind_of
+from proofbook.generator.pages.press import Press
+from proofbook.generator.values.evaluation import Evidence
 
 TRY = "topics/averaging/quiz-try.yml"
 FOR = "for: [tiny_memory.halves, tiny_memory.whole]"

@@ -9,16 +9,16 @@ from dataclasses import replace
 
 import pytest
 
-from generator.checks import trace_checks
-from generator.checks.content_checks import check
-from generator.content.errors import ContentError
-from generator.content.reading import load
-from generator.items.kinds import kind_of
-from generator.values.evaluation import Evidence
-from generator.values.perturbed import counterexample
-from generator.website.publish import committed_machines
-from runners.core.trace.machine import pinned
-from runners.system.book import ROOT, experiment_files
+from proofbook.generator.checks import trace_checks
+from proofbook.generator.checks.content_checks import check
+from proofbook.generator.content.errors import ContentError
+from proofbook.generator.content.reading import load
+from proofbook.generator.items.kinds import kind_of
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.perturbed import counterexample
+from proofbook.generator.website.publish import committed_machines
+from proofbook.runners.core.trace.machine import pinned
+from proofbook.runners.system.book import ROOT, experiment_files
 from tests.conftest import copy_of_the_book
 
 

@@ -7,19 +7,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator.content.exhibit import Figure
-from generator.figures import charts, step_rules
-from generator.figures.axes import AxisMark, Scale, percent, plain
-from generator.figures.drawing import NARROW, WIDE, Drawing, text_width
-from generator.figures.drawings.lanes import Lane as Rank
-from generator.figures.drawings.lanes import Travel, lanes
-from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, dashed, plot
-from generator.figures.drawings.schedule import Curve, schedule
-from generator.figures.drawings.stacks import BarPart, Panel, Stack, panels, stacks
-from generator.figures.step_rules import Action
-from generator.printing.folio import Folio
-from generator.values.evaluation import Evidence
-from generator.website import publish
+from proofbook.generator.content.exhibit import Figure
+from proofbook.generator.figures import charts, step_rules
+from proofbook.generator.figures.axes import AxisMark, Scale, percent, plain
+from proofbook.generator.figures.drawing import NARROW, WIDE, Drawing, text_width
+from proofbook.generator.figures.drawings.lanes import Lane as Rank
+from proofbook.generator.figures.drawings.lanes import Travel, lanes
+from proofbook.generator.figures.drawings.plot import (
+    LINES,
+    MARKS,
+    Axis,
+    Series,
+    axis_of,
+    dashed,
+    plot,
+)
+from proofbook.generator.figures.drawings.schedule import Curve, schedule
+from proofbook.generator.figures.drawings.stacks import BarPart, Panel, Stack, panels, stacks
+from proofbook.generator.figures.step_rules import Action
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.website import publish
 from tests.generator.drawn import Drawn, at, middle, points
 
 NEAR = 0.2  # pixels: places are rounded to a tenth

@@ -4,10 +4,10 @@ from math import prod
 
 import pytest
 
-from generator.content.cases import bind_expression
-from generator.content.draws import MOST_TRIED, NUM_ASKED, Draws, parsed, short_names
-from generator.items.kinds import digest_of, kind_of
-from generator.values.evaluation import Evidence
+from proofbook.generator.content.cases import bind_expression
+from proofbook.generator.content.draws import MOST_TRIED, NUM_ASKED, Draws, parsed, short_names
+from proofbook.generator.items.kinds import digest_of, kind_of
+from proofbook.generator.values.evaluation import Evidence
 
 FILE = "topics/averaging/quiz-drawn.yml"
 CHOICE, NUMBER = "draw-the-copy", "draw-the-peak"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from generator.values.evaluation import Evidence
+from proofbook.generator.values.evaluation import Evidence
 
 RUN = "tiny_memory.whole_budget"
 ERROR = {

@@ -12,13 +12,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from generator.content.listed_code import text as text_of_program
-from generator.export import formats, lecture
-from generator.export.lecture import LINES, on_slides
-from generator.export.questions import BareFolio, questions
-from generator.pages.elements import programs as listing
-from generator.printing.folio import Folio
-from generator.values.evaluation import Evidence
+from proofbook.generator.content.listed_code import text as text_of_program
+from proofbook.generator.export import formats, lecture
+from proofbook.generator.export.lecture import LINES, on_slides
+from proofbook.generator.export.questions import BareFolio, questions
+from proofbook.generator.pages.elements import programs as listing
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values.evaluation import Evidence
 from tests import exported
 from tests.exported import bare, gift_kinds, made
 from tests.generator.test_main import run  # noqa: F401  (a fixture)

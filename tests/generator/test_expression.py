@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator.content.errors import ContentError
-from generator.values.calculator import parsed
-from generator.values.evaluation import Evidence
-from generator.values.expression import compiled
-from generator.values.filters import FUNCTIONS, ended, shape
-from generator.values.value import AbsentError, ExpressionError
+from proofbook.generator.content.errors import ContentError
+from proofbook.generator.values.calculator import parsed
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.expression import compiled
+from proofbook.generator.values.filters import FUNCTIONS, ended, shape
+from proofbook.generator.values.value import AbsentError, ExpressionError
 
 MEMORY, TRAINING = "tiny_memory.whole", "tiny_training.averaged"
 SAME = ""  # the formula is the expression itself

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from generator.checks.content_checks import check
-from generator.content.book import Book
-from generator.content.claim import EPSILONS
-from generator.values.evaluation import Evidence
-from generator.values.regime import dtype_of
-from runners.core.trace.measured import SampledSeconds
-from runners.core.trace.records import Run, Trace
-from runners.traces.invariants import violations
+from proofbook.generator.checks.content_checks import check
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.claim import EPSILONS
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.regime import dtype_of
+from proofbook.runners.core.trace.measured import SampledSeconds
+from proofbook.runners.core.trace.records import Run, Trace
+from proofbook.runners.traces.invariants import violations
 
 MIB = 2**20
 Document = dict[str, Any]

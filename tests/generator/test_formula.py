@@ -8,13 +8,13 @@ import yaml
 from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
-from generator.content.claim import Claim
-from generator.values import claim_formula
-from generator.values.calculator import checks, parsed
-from generator.values.claim_formula import printed as rule_of
-from generator.values.evaluation import Evidence
-from generator.values.formula import printed
-from generator.values.value import ExpressionError
+from proofbook.generator.content.claim import Claim
+from proofbook.generator.values import claim_formula
+from proofbook.generator.values.calculator import checks, parsed
+from proofbook.generator.values.claim_formula import printed as rule_of
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.formula import printed
+from proofbook.generator.values.value import ExpressionError
 
 NAMES = ("a", "bb", "c_1")
 ATOMS = st.sampled_from([*NAMES, "2", "0.5", "1e3", "0"])

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from generator.content.glossary import Term
-from generator.pages.term_links import TermLinks
-from generator.printing.markdown import render
-from generator.website import search
+from proofbook.generator.content.glossary import Term
+from proofbook.generator.pages.term_links import TermLinks
+from proofbook.generator.printing.markdown import render
+from proofbook.generator.website import search
 
 
 def links(*terms):

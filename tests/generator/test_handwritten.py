@@ -5,10 +5,10 @@ import re
 import pytest
 from markdown import Markdown
 
-from generator.content.errors import ContentErrors
-from generator.pages.press import Press
-from generator.website.page_html import SiteMarkup
-from generator.website.publish import site_files
+from proofbook.generator.content.errors import ContentErrors
+from proofbook.generator.pages.press import Press
+from proofbook.generator.website.page_html import SiteMarkup
+from proofbook.generator.website.publish import site_files
 
 HEAD = "---\ntitle: About\ndescription: All of it\n---\n"
 

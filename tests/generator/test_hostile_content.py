@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from generator.content.errors import ContentErrors
+from proofbook.generator.content.errors import ContentErrors
 from tests.generator.conftest import FROZEN, Copy, render
 from tests.recorded import write
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from generator.items.kinds import kind_of
-from generator.items.kinds.kind import OPEN
-from generator.values.evaluation import Evidence
-from generator.values.value import numeric
+from proofbook.generator.items.kinds import kind_of
+from proofbook.generator.items.kinds.kind import OPEN
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.value import numeric
 
 ITEMS = "topics/asking/quiz.yml"
 AS_RECORDED = """\

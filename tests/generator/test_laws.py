@@ -2,8 +2,8 @@
 
 import pytest
 
-from generator.printing.folio import sentence
-from generator.values.evaluation import Evidence
+from proofbook.generator.printing.folio import sentence
+from proofbook.generator.values.evaluation import Evidence
 
 CLAIMS = "claims/tiny_memory.yml"
 LAW = """\

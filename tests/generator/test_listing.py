@@ -5,8 +5,8 @@ from html import unescape
 
 import pytest
 
-from generator.content.listed_code import listed
-from generator.pages.elements.programs import highlighted_lines, unified
+from proofbook.generator.content.listed_code import listed
+from proofbook.generator.pages.elements.programs import highlighted_lines, unified
 from tests.conftest import ROOT
 
 PAIRS = sorted(ROOT.glob("content/topics/*/code/*_wrong.py"))

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from generator import __main__ as commands
-from generator.__main__ import main
-from generator.content import keys
-from generator.content.reading import FILES, documents, load
-from generator.pages.press import Press
-from generator.values.filters import FUNCTIONS, OF_CLAIMS
-from generator.website import publish
-from runners.closed_forms.steps import LAWS
-from runners.traces import files as traces
+from proofbook.generator import __main__ as commands
+from proofbook.generator.__main__ import main
+from proofbook.generator.content import keys
+from proofbook.generator.content.reading import FILES, documents, load
+from proofbook.generator.pages.press import Press
+from proofbook.generator.values.filters import FUNCTIONS, OF_CLAIMS
+from proofbook.generator.website import publish
+from proofbook.runners.closed_forms.steps import LAWS
+from proofbook.runners.traces import files as traces
 from tests.generator.conftest import CONTENT
 
 

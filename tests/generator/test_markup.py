@@ -7,12 +7,12 @@ import pytest
 from markdown import Markdown
 from markupsafe import Markup
 
-from generator.content import prose
-from generator.pages.elements.tables import with_units
-from generator.pages.press import Press
-from generator.printing.markdown import render as render_text
-from generator.website.page_html import SiteMarkup
-from generator.website.publish import site_files
+from proofbook.generator.content import prose
+from proofbook.generator.pages.elements.tables import with_units
+from proofbook.generator.pages.press import Press
+from proofbook.generator.printing.markdown import render as render_text
+from proofbook.generator.website.page_html import SiteMarkup
+from proofbook.generator.website.publish import site_files
 from tests.generator.conftest import render
 
 WORKED, ASKED = "topics/averaging/worked.md", "topics/asking/challenge.md"

@@ -4,14 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 
-import generator.pages.press  # noqa: F401 the kinds of items are what makes files of questions whole
-from generator.checks import content_checks
-from generator.content import keys
-from generator.content.documents import read
-from generator.content.errors import ContentErrors
-from generator.content.lab import WrongFile
-from generator.content.quiz import QuizFile
-from generator.content.reading import FILES, documents
+import proofbook.generator.pages.press  # noqa: F401 the kinds of items are what makes files of questions whole
+from proofbook.generator.checks import content_checks
+from proofbook.generator.content import keys
+from proofbook.generator.content.documents import read
+from proofbook.generator.content.errors import ContentErrors
+from proofbook.generator.content.lab import WrongFile
+from proofbook.generator.content.quiz import QuizFile
+from proofbook.generator.content.reading import FILES, documents
 from tests.generator.conftest import FROZEN
 
 

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from generator.content.errors import ContentErrors
+from proofbook.generator.content.errors import ContentErrors
 from tests.generator.conftest import render
 
 MARK = "¦"

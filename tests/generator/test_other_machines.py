@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from generator.checks.claim_checks import broken_laws
-from generator.content.reading import load
-from generator.values.evaluation import Evidence
-from generator.values.machines import other_outcomes
+from proofbook.generator.checks.claim_checks import broken_laws
+from proofbook.generator.content.reading import load
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.machines import other_outcomes
 from tests.generator import scenes
 from tests.generator.conftest import fresh, render
 from tests.recorded import write

@@ -9,14 +9,14 @@ import yaml
 from markdown import Markdown
 from markupsafe import Markup
 
-from generator.checks.claim_checks import bears_out
-from generator.content.claim import SentenceVerdict
-from generator.pages import facts
-from generator.pages.elements.element import Apart, Block, Fold, Waiting
-from generator.pages.elements.programs import ListedProgram, Notes, WholeProgram
-from generator.pages.press import Press
-from generator.printing.folio import Folio
-from generator.website import publish
+from proofbook.generator.checks.claim_checks import bears_out
+from proofbook.generator.content.claim import SentenceVerdict
+from proofbook.generator.pages import facts
+from proofbook.generator.pages.elements.element import Apart, Block, Fold, Waiting
+from proofbook.generator.pages.elements.programs import ListedProgram, Notes, WholeProgram
+from proofbook.generator.pages.press import Press
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.website import publish
 from tests.generator.conftest import render
 from tests.generator.scenes import a_program_repeats_two_statements, a_stage_broadcast
 from tests.popovers import BLOCK, popovers_of

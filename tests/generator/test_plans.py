@@ -7,17 +7,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from generator.__main__ import main
-from generator.checks import lesson_checks, trace_checks
-from generator.checks.lesson_checks import Planned
-from generator.pages.press import Press
-from generator.pages.views import published
-from generator.printing.folio import Folio
-from generator.values.evaluation import Evidence
-from generator.values.perturbed import counterexample
-from runners.planner.answers.answer import Layout
-from runners.planner.answers.law_of_time import Bounds, Cluster
-from runners.planner.answers.published import is_stale
+from proofbook.generator.__main__ import main
+from proofbook.generator.checks import lesson_checks, trace_checks
+from proofbook.generator.checks.lesson_checks import Planned
+from proofbook.generator.pages.press import Press
+from proofbook.generator.pages.views import published
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.perturbed import counterexample
+from proofbook.runners.planner.answers.answer import Layout
+from proofbook.runners.planner.answers.law_of_time import Bounds, Cluster
+from proofbook.runners.planner.answers.published import is_stale
 from tests.recorded import write
 
 HELD = "plan_tiny.fsdp_on_4.ranks[0].memory.phases['held']"

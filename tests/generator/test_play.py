@@ -10,14 +10,14 @@ from itertools import pairwise
 
 import pytest
 
-from generator.content.exhibit import Figure
-from generator.figures import step_rules
-from generator.figures.drawings.stacks import LOOKS
-from generator.figures.placement_figure import placement
-from generator.figures.play import frame, grid_views
-from generator.figures.play.states import RULES, faults, states
-from generator.printing.folio import Folio
-from generator.values.evaluation import Evidence
+from proofbook.generator.content.exhibit import Figure
+from proofbook.generator.figures import step_rules
+from proofbook.generator.figures.drawings.stacks import LOOKS
+from proofbook.generator.figures.placement_figure import placement
+from proofbook.generator.figures.play import frame, grid_views
+from proofbook.generator.figures.play.states import RULES, faults, states
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values.evaluation import Evidence
 from tests.conftest import ROOT
 
 REFERENCE = "reference-cpu-2c"

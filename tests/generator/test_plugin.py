@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import pytest
 
-from generator.website import publish
-from generator.website.plugin import SURPRISES
+from proofbook.generator.website import publish
+from proofbook.generator.website.plugin import SURPRISES
 from tests.conftest import SERVE, fetched, mkdocs, serving, wait_until
 from tests.generator.conftest import Copy
 from tests.processes import free_port

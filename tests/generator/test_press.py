@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from generator.content.errors import ContentErrors
-from generator.pages import compose as printing
-from generator.pages.press import EVERYTHING, Press
-from generator.website import publish
-from generator.website.publish import sync_folder
+from proofbook.generator.content.errors import ContentErrors
+from proofbook.generator.pages import compose as printing
+from proofbook.generator.pages.press import EVERYTHING, Press
+from proofbook.generator.website import publish
+from proofbook.generator.website.publish import sync_folder
 
 LESSON = "topics/averaging/learn.yml"
 LEARN = f"content/{LESSON}"
@@ -26,8 +26,8 @@ def counted(monkeypatch):
         paths.append(sheet.path)
         return printing.printed(sheet, gathered)
 
-    monkeypatch.setattr("generator.pages.press.printed", count)
-    monkeypatch.setattr("generator.pages.press.num_cores", lambda: 1)  # in this process
+    monkeypatch.setattr("proofbook.generator.pages.press.printed", count)
+    monkeypatch.setattr("proofbook.generator.pages.press.num_cores", lambda: 1)  # in this process
     return paths
 
 
@@ -102,9 +102,9 @@ import os
 import signal
 import sys
 from pathlib import Path
-from generator.content import reading
-from generator.content.errors import ContentError, ContentErrors
-from generator.pages import press
+from proofbook.generator.content import reading
+from proofbook.generator.content.errors import ContentError, ContentErrors
+from proofbook.generator.pages import press
 
 def pages():
     return press.Press().printed(reading.load(Path(sys.argv[1])))

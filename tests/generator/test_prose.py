@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generator.content import prose
-from generator.content.yaml_source import parse
-from generator.printing.markdown import render
+from proofbook.generator.content import prose
+from proofbook.generator.content.yaml_source import parse
+from proofbook.generator.printing.markdown import render
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,21 @@ from typing import get_args
 
 import pytest
 
-from generator.items.kinds import digest_of
-from generator.items.kinds.kind import Kind
-from generator.items.kinds.typed import unit_of
-from generator.values.units import BYTES, COUNT, LOSS, PLAIN, SECONDS, SHARE, TEXT, Form, Unit
-from generator.values.value import Value
+from proofbook.generator.items.kinds import digest_of
+from proofbook.generator.items.kinds.kind import Kind
+from proofbook.generator.items.kinds.typed import unit_of
+from proofbook.generator.values.units import (
+    BYTES,
+    COUNT,
+    LOSS,
+    PLAIN,
+    SECONDS,
+    SHARE,
+    TEXT,
+    Form,
+    Unit,
+)
+from proofbook.generator.values.value import Value
 from tests.conftest import ROOT
 from tests.generator.conftest import render
 from tests.recorded import write

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from generator.content.claim import ClaimFile
-from generator.values.evaluation import Evidence
-from generator.values.regime import line, optimizer_of
-from runners.system.book import experiment_files, experiments_in
+from proofbook.generator.content.claim import ClaimFile
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.regime import line, optimizer_of
+from proofbook.runners.system.book import experiment_files, experiments_in
 
 AVERAGED = "tiny_training.averaged"
 

@@ -2,9 +2,9 @@
 
 from markupsafe import Markup
 
-from generator.pages import facts
-from generator.pages.elements.element import Heading, Waiting
-from generator.pages.elements.tables import Table
+from proofbook.generator.pages import facts
+from proofbook.generator.pages.elements.element import Heading, Waiting
+from proofbook.generator.pages.elements.tables import Table
 
 TITLES = ["What the program prints", "What it means, and what to do", "#Share"]
 SAYS = Markup("The network or another rank has failed.")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from generator.content.claim import NumberTolerance
+from proofbook.generator.content.claim import NumberTolerance
 
 CLAIMS = "claims/tiny_memory.yml"
 

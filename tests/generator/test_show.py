@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from runners.__main__ import main
-from runners.commands.show import lines, overview
-from runners.core.trace import machine
+from proofbook.runners.__main__ import main
+from proofbook.runners.commands.show import lines, overview
+from proofbook.runners.core.trace import machine
 from tests.processes import python
 from tests.recorded import write
 

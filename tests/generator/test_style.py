@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import get_args
 
-from generator.content.claim import Verdict
-from generator.figures.drawing import NARROW, WIDE
-from generator.values.value import KINDS
-from generator.website import publish
+from proofbook.generator.content.claim import Verdict
+from proofbook.generator.figures.drawing import NARROW, WIDE
+from proofbook.generator.values.value import KINDS
+from proofbook.generator.website import publish
 
 WRITES_CLASSES = (".py", ".j2", ".js", ".html", ".yml")
 CLASS = re.compile(r"\.(pb-[a-z0-9-]+)")

@@ -4,11 +4,21 @@ from types import SimpleNamespace
 
 import pytest
 
-from generator.values import units
-from generator.values.paths import Evaluation, Node
-from generator.values.units import BYTES, COUNT, LOSS, PLAIN, RATIO, SECONDS, SHARE, TEXT, Form
-from generator.values.value import ExpressionError, Origin, Value
-from runners.traces.tolerance import MOST_SPREAD
+from proofbook.generator.values import units
+from proofbook.generator.values.paths import Evaluation, Node
+from proofbook.generator.values.units import (
+    BYTES,
+    COUNT,
+    LOSS,
+    PLAIN,
+    RATIO,
+    SECONDS,
+    SHARE,
+    TEXT,
+    Form,
+)
+from proofbook.generator.values.value import ExpressionError, Origin, Value
+from proofbook.runners.traces.tolerance import MOST_SPREAD
 
 
 def read_off(number, unit=PLAIN, name="a.b.c", kind="measured"):

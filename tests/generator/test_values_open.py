@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from generator.printing.folio import Folio
-from generator.values import units
-from generator.values.evaluation import Evidence
-from generator.values.value import Origin, Value
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values import units
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.value import Origin, Value
 from tests.generator import scenes
 from tests.popovers import popovers_of
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from generator.checks import claim_checks, trace_checks
-from generator.content.cases import ClaimIndex
-from generator.content.claim import Claim, Constant
-from generator.values import list_sides
-from generator.values.evaluation import Evidence
-from runners.core.trace.measured import SampledSeconds
+from proofbook.generator.checks import claim_checks, trace_checks
+from proofbook.generator.content.cases import ClaimIndex
+from proofbook.generator.content.claim import Claim, Constant
+from proofbook.generator.values import list_sides
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.runners.core.trace.measured import SampledSeconds
 
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
 BUDGET = "tiny_memory.whole_budget.budget_bytes"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from markdown.extensions.toc import slugify
 
-from generator.checks import trace_checks
-from generator.values.evaluation import Evidence
+from proofbook.generator.checks import trace_checks
+from proofbook.generator.values.evaluation import Evidence
 from tests.conftest import ROOT
 from tests.generator.conftest import render
 from tests.generator.scenes import SCENES
@@ -116,7 +116,8 @@ def test_what_happens_to_the_book_changes_its_pages_as_it_did(copy, pages, expec
 def test_the_same_book_gives_the_same_bytes_whatever_the_hash_seed(rendered):
     program = (
         "import hashlib, sys; from pathlib import Path; "
-        "from generator.content import reading; from tests.generator.conftest import render; "
+        "from proofbook.generator.content import reading; "
+        "from tests.generator.conftest import render; "
         "found = reading.load(Path(sys.argv[1]), 'reference-frozen', lambda _: False); "
         "out = render(found); "
         "print(hashlib.sha256(repr(sorted(out.items())).encode()).hexdigest())"

@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from generator.content.reading import load
-from generator.figures.drawing import NARROW
-from generator.figures.drawings.strip import Bar, strip
-from generator.pages.views.watched import GROUPS
-from runners.verify.report import causes
+from proofbook.generator.content.reading import load
+from proofbook.generator.figures.drawing import NARROW
+from proofbook.generator.figures.drawings.strip import Bar, strip
+from proofbook.generator.pages.views.watched import GROUPS
+from proofbook.runners.verify.report import causes
 from tests.generator.conftest import CONTENT, fresh, render
 
 NAME = "norms_twice"

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from generator.content.reading import load
-from generator.content.shelf import PROGRAMS
+from proofbook.generator.content.reading import load
+from proofbook.generator.content.shelf import PROGRAMS
 from tests.generator.conftest import fresh, render
 from tests.newcomer import MACHINE, REFERENCE, content_of
 from tests.popovers import BLOCK

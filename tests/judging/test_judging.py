@@ -8,14 +8,14 @@ import sys
 import pytest
 import torch
 
-from runners.judging import comparison
-from runners.judging.assertions import (
+from proofbook.runners.judging import comparison
+from proofbook.runners.judging.assertions import (
     assert_calls,
     assert_peak,
     assert_same_as_one_process,
     assert_sends,
 )
-from runners.judging.ranks import MeteredCall, RankResult, run
+from proofbook.runners.judging.ranks import MeteredCall, RankResult, run
 from tests.conftest import ROOT
 from tests.judging import programs
 
@@ -122,7 +122,7 @@ def test_a_peer_that_has_waited_long_still_says_what_a_death_did_to_it():
 def test_it_is_silent_and_leaves_no_process():
     """Also where a program is interrupted: the ranks end with the process that asked for them."""
     program = (
-        "from runners.judging.ranks import run\n"
+        "from proofbook.runners.judging.ranks import run\n"
         "from tests.judging import programs\n"
         "run(programs.one_never_comes, 2, quiet_seconds=60)\n"
     )

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from runners.labs.benches import BENCHES
-from runners.labs.command import report
-from runners.labs.grading import case_of, graded
-from runners.labs.shelf import Desk, labs
-from runners.system.errors import FixableError
+from proofbook.runners.labs.benches import BENCHES
+from proofbook.runners.labs.command import report
+from proofbook.runners.labs.grading import case_of, graded
+from proofbook.runners.labs.shelf import Desk, labs
+from proofbook.runners.system.errors import FixableError
 from tests.conftest import ROOT
 from tests.judging.law_words import law
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from runners.commands import run as running
-from runners.core.declared.experiment import find
-from runners.core.measuring import measure
-from runners.core.measuring.launch import Launcher
-from runners.core.trace import machine
-from runners.core.trace.records import Run
-from runners.simulate import processes
-from runners.system.book import MORE
+from proofbook.runners.commands import run as running
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.core.measuring import measure
+from proofbook.runners.core.measuring.launch import Launcher
+from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.records import Run
+from proofbook.runners.simulate import processes
+from proofbook.runners.system.book import MORE
 from tests.processes import OWN_EXPERIMENTS
 
 torch.set_num_threads(1)  # as in ranks; a simulation would else leave its process with one thread

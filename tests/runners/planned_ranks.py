@@ -9,9 +9,9 @@ import torch.distributed as dist
 import torch.distributed.pipelining as pp
 from torch.distributed.device_mesh import init_device_mesh
 
-from runners.core.meters.memory import CPU
-from runners.planner.simulated import one_rank
-from runners.planner.simulated.step import Repeats, Step
+from proofbook.runners.core.meters.memory import CPU
+from proofbook.runners.planner.simulated import one_rank
+from proofbook.runners.planner.simulated.step import Repeats, Step
 from tests.runners.vision_transformer import is_memory
 
 

@@ -1,7 +1,7 @@
 """Tiny models, and questions about them, that tests of plans share."""
 
-from runners.planner.answers.architecture import Architecture
-from runners.planner.answers.question import (
+from proofbook.runners.planner.answers.architecture import Architecture
+from proofbook.runners.planner.answers.question import (
     Implementation,
     PlannedModel,
     Question,

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from runners.__main__ import main
-from runners.core.declared.experiment import Declaration, find
-from runners.core.measuring import endings, launch
-from runners.core.measuring.launch import Launcher
-from runners.core.system import accelerator, gloo_threads, processes
-from runners.core.system.processes import IdleTime, Thread
-from runners.core.trace import machine
-from runners.core.trace.outcome import RankOutcome
-from runners.core.trace.records import Failure
+from proofbook.runners.__main__ import main
+from proofbook.runners.core.declared.experiment import Declaration, find
+from proofbook.runners.core.measuring import endings, launch
+from proofbook.runners.core.measuring.launch import Launcher
+from proofbook.runners.core.system import accelerator, gloo_threads, processes
+from proofbook.runners.core.system.processes import IdleTime, Thread
+from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.outcome import RankOutcome
+from proofbook.runners.core.trace.records import Failure
 from tests.processes import python
 
 CUDA = torch.device("cuda", 0)
@@ -103,12 +103,12 @@ def test_nothing_asks_for_accelerators_before_ranks_are_forked():
     """A process that has asked the driver cannot fork ranks that use what it found."""
     program = """
 import torch
-from runners.core.measuring.forkserver import ENVIRONMENT
+from proofbook.runners.core.measuring.forkserver import ENVIRONMENT
 asked = []
 for name in ("is_available", "device_count", "init", "_lazy_init", "current_device"):
     setattr(torch.cuda, name, lambda *a, name=name: asked.append(name) or 0)
-from runners.core.declared.experiment import find, names
-from runners.core.ranks.process import preload
+from proofbook.runners.core.declared.experiment import find, names
+from proofbook.runners.core.ranks.process import preload
 preload()
 for name in names():
     find(name)

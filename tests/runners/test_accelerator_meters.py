@@ -9,17 +9,17 @@ import torch
 from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runners.core.declared.experiment import Declaration
-from runners.core.meters.activity import collective_of
-from runners.core.meters.allocator import AllocatorLimit, AllocatorPeak, with_allocator
-from runners.core.meters.kernel import MeterDisagreesError
-from runners.core.meters.memory import FakeMemoryMeter, MemoryMeter
-from runners.core.meters.refusal import held_bytes_at
-from runners.core.ranks.heartbeat import Heart
-from runners.core.ranks.process import failure_of
-from runners.core.ranks.rank import Rank
-from runners.core.system import accelerator
-from runners.core.trace.measured import AllocatorMemory, Memory
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.meters.activity import collective_of
+from proofbook.runners.core.meters.allocator import AllocatorLimit, AllocatorPeak, with_allocator
+from proofbook.runners.core.meters.kernel import MeterDisagreesError
+from proofbook.runners.core.meters.memory import FakeMemoryMeter, MemoryMeter
+from proofbook.runners.core.meters.refusal import held_bytes_at
+from proofbook.runners.core.ranks.heartbeat import Heart
+from proofbook.runners.core.ranks.process import failure_of
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.system import accelerator
+from proofbook.runners.core.trace.measured import AllocatorMemory, Memory
 
 CUDA = torch.device("cuda", 0)
 MIB = 1 << 20

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.simulate.caching_allocator import (
+from proofbook.runners.simulate.caching_allocator import (
     BLOCK_BYTES,
     LARGE_SEGMENT_BYTES,
     LARGE_UNIT_BYTES,
@@ -142,7 +142,7 @@ def test_freeing_everything_leaves_one_free_block_in_each_segment(log, is_expand
 
 ALLOCATES = """
 import json, random, torch
-from runners.simulate.caching_allocator import Allocate, Free, replay
+from proofbook.runners.simulate.caching_allocator import Allocate, Free, replay
 
 chance, events, held = random.Random(0), [], {}
 for key in range(2000):

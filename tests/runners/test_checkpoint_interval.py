@@ -4,7 +4,7 @@ from statistics import mean
 
 import pytest
 
-from runners.closed_forms.checkpoint_interval import (
+from proofbook.runners.closed_forms.checkpoint_interval import (
     Costs,
     daly_seconds,
     expected_seconds,

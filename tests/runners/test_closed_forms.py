@@ -5,13 +5,13 @@ from statistics import median
 
 import pytest
 
-from runners.planner.answers import closed_form
-from runners.planner.answers.answer import answers_of
-from runners.planner.answers.architecture import model_presets
-from runners.planner.answers.plan_grid import read_grid
-from runners.planner.answers.search import SLACK
-from runners.planner.simulated.grid import GRIDS, PLANS
-from runners.planner.simulated.one_rank import simulate_rank
+from proofbook.runners.planner.answers import closed_form
+from proofbook.runners.planner.answers.answer import answers_of
+from proofbook.runners.planner.answers.architecture import model_presets
+from proofbook.runners.planner.answers.plan_grid import read_grid
+from proofbook.runners.planner.answers.search import SLACK
+from proofbook.runners.planner.simulated.grid import GRIDS, PLANS
+from proofbook.runners.planner.simulated.one_rank import simulate_rank
 from tests.runners.questions import asked, changed
 
 SHAPES = {

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from runners.cluster import __main__ as cluster
-from runners.session import peers
-from runners.traces.files import read, read_machine
+from proofbook.runners.cluster import __main__ as cluster
+from proofbook.runners.session import peers
+from proofbook.runners.traces.files import read, read_machine
 from tests.runners.two_nodes import DEAD, NO_ANSWER, SILENT, ended, lost, two_nodes, with_nodes
 
 

@@ -5,7 +5,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed._functional_collectives import all_gather_tensor
 
-from runners.core.trace.measured import Transfer
+from proofbook.runners.core.trace.measured import Transfer
 from tests.judged import judged
 
 pytestmark = pytest.mark.ranks

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from runners.__main__ import main
-from runners.commands.compare import compare
-from runners.core.trace import machine
-from runners.core.trace.measured import SampledSeconds
-from runners.traces.files import read, trace_paths
+from proofbook.runners.__main__ import main
+from proofbook.runners.commands.compare import compare
+from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.measured import SampledSeconds
+from proofbook.runners.traces.files import read, trace_paths
 from tests.recorded import as_recorded, write
 
 FROZEN = Path(__file__).parents[1] / "book" / "content" / "traces" / "reference-frozen"

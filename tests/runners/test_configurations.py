@@ -10,16 +10,21 @@ import torch
 import yaml
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from runners.__main__ import main
-from runners.planner.answers.architecture import model_presets
-from runners.planner.answers.configuration import architecture_of
-from runners.planner.answers.question import PlanError, Question, TrainingSettings, strategy_of
-from runners.planner.command import _model_of_file, _parameters
-from runners.planner.program import check
-from runners.planner.simulated.one_rank import simulate_rank
-from runners.planner.simulated.own_model import loss_of
-from runners.planner.simulated.public_model import batch, built
-from runners.planner.simulated.transformer import RankPlan, RankTransformer
+from proofbook.runners.__main__ import main
+from proofbook.runners.planner.answers.architecture import model_presets
+from proofbook.runners.planner.answers.configuration import architecture_of
+from proofbook.runners.planner.answers.question import (
+    PlanError,
+    Question,
+    TrainingSettings,
+    strategy_of,
+)
+from proofbook.runners.planner.command import _model_of_file, _parameters
+from proofbook.runners.planner.program import check
+from proofbook.runners.planner.simulated.one_rank import simulate_rank
+from proofbook.runners.planner.simulated.own_model import loss_of
+from proofbook.runners.planner.simulated.public_model import batch, built
+from proofbook.runners.planner.simulated.transformer import RankPlan, RankTransformer
 from tests.runners.questions import asked
 from tests.runners.tracked import tracked_peak
 

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from runners.core.meters.kernel import MeterDisagreesError
-from runners.core.ranks import confirm
+from proofbook.runners.core.meters.kernel import MeterDisagreesError
+from proofbook.runners.core.ranks import confirm
 
 
 def rank_with(fault: str | None) -> SimpleNamespace:

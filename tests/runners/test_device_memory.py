@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runners.planner.answers import device_memory
-from runners.planner.answers.device_memory import least_bytes, needed_bytes, verdict
-from runners.planner.answers.published import PEAKS, published_bytes_of
-from runners.traces.files import read
+from proofbook.runners.planner.answers import device_memory
+from proofbook.runners.planner.answers.device_memory import least_bytes, needed_bytes, verdict
+from proofbook.runners.planner.answers.published import PEAKS, published_bytes_of
+from proofbook.runners.traces.files import read
 
 CONTENT = Path(__file__).resolve().parents[2] / "content"
 GIB = 1 << 30

@@ -2,8 +2,8 @@
 
 import pytest
 
-from runners.system.errors import FixableError
-from runners.traces.differences import MisfitError, changed, wrong_programs
+from proofbook.runners.system.errors import FixableError
+from proofbook.runners.traces.differences import MisfitError, changed, wrong_programs
 
 PROGRAM = """def total(values):
     result = 0

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from runners.system import book
-from runners.traces import digest
-from runners.traces.differences import wrong_programs
-from runners.traces.files import read
+from proofbook.runners.system import book
+from proofbook.runners.traces import digest
+from proofbook.runners.traces.differences import wrong_programs
+from proofbook.runners.traces.files import read
 from tests.processes import ROOT, python
 
 CODE = '''"""An experiment."""
-from runners.training.teacher import teach# the rows
+from proofbook.runners.training.teacher import teach# the rows
 SETTINGS = {"num_samples": 100}
 TRIED_WITH = {"*": {"num_samples": 20}}
 def single(rank):
@@ -26,7 +26,9 @@ def digest_of(tmp_path, monkeypatch):
     """The digest of an experiment with this text, in a tree with this teacher."""
     for room in ("experiments", "training", "core/meters"):
         (tmp_path / "runners" / room).mkdir(parents=True)
-    (tmp_path / "runners" / "measure.py").write_text("from runners.core.meters import memory\n")
+    (tmp_path / "runners" / "measure.py").write_text(
+        "from proofbook.runners.core.meters import memory\n"
+    )
     monkeypatch.setattr(book, "ROOT", tmp_path)
     monkeypatch.setattr(digest, "ROOT", tmp_path)
     monkeypatch.setattr(digest, "ENTRIES", ("runners/measure.py",))
@@ -56,10 +58,10 @@ def test_only_what_decides_a_result_changes_a_digest(digest_of):
 @pytest.mark.parametrize(
     "imports",
     [
-        "from runners.core.meters import memory",
-        "import runners.core.meters.memory",
-        "def late():\n    from runners.core.meters.memory import PEAK",
-        'importlib.import_module("runners.core.meters.memory")',
+        "from proofbook.runners.core.meters import memory",
+        "import proofbook.runners.core.meters.memory",
+        "def late():\n    from proofbook.runners.core.meters.memory import PEAK",
+        'importlib.import_module("proofbook.runners.core.meters.memory")',
     ],
 )
 def test_the_code_that_measures_changes_it_however_it_is_imported(digest_of, tmp_path, imports):
@@ -73,7 +75,7 @@ def test_the_code_that_measures_changes_it_however_it_is_imported(digest_of, tmp
 
 def test_another_name_of_a_module_and_a_name_of_another_module_change_it(digest_of, tmp_path):
     (tmp_path / "runners" / "training" / "other.py").write_text("def teach(): return 2\n")
-    both = f"from runners.training import other\n{CODE}"
+    both = f"from proofbook.runners.training import other\n{CODE}"
     found = {
         digest_of(both.replace("teacher import teach", instead))
         for instead in ("teacher import teach", "other import teach", "teacher import t as teach")
@@ -83,23 +85,23 @@ def test_another_name_of_a_module_and_a_name_of_another_module_change_it(digest_
 
 PRINTS = """
 import importlib, sys
-from runners.core.declared.experiment import Declaration
-from runners.system.book import experiment_files
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.system.book import experiment_files
 QUESTION = "What is imported?"
-def ours(): return {one for one in sys.modules if one.startswith("runners")}
+def ours(): return {one for one in sys.modules if one.startswith("proofbook.runners")}
 def alone(rank):
     print(*(common := ours()))
     for name in sorted({path.stem for path in experiment_files().values()} - {"imported"}):
-        importlib.import_module(f"runners.experiments.{name}")
+        importlib.import_module(f"proofbook.runners.experiments.{name}")
         print(name, *(own := ours() - common))
         for one in own: del sys.modules[one]
 RUNS = {"alone": Declaration("alone", passes=("timed",))}
 """
 RUNS_IT = """
 import sys
-from runners.__main__ import main
+from proofbook.runners.__main__ import main
 code = main(["run", "imported"])
-print(*(one for one in sys.modules if one.startswith("runners")))
+print(*(one for one in sys.modules if one.startswith("proofbook.runners")))
 raise SystemExit(code)
 """
 
@@ -114,7 +116,10 @@ def test_every_module_that_a_run_imports_is_covered_by_its_digest(tmp_path, monk
     (trace,) = (tmp_path / "traces").glob("*/imported.json")
     common, *each = read(trace).runs["alone"].printed
     of_any = {*common.split(), *done.stdout.splitlines()[-1].split()}
-    assert {"runners.core.measuring.forkserver", "runners.core.ranks.process"} <= of_any
+    assert {
+        "proofbook.runners.core.measuring.forkserver",
+        "proofbook.runners.core.ranks.process",
+    } <= of_any
     files = {path.stem: path for path in book.experiment_files().values()}
     assert len(each) == len(files) - 1
     entries = [ROOT / one for one in digest.ENTRIES]
@@ -137,7 +142,7 @@ def test_a_module_that_moves_changes_nothing(digest_of, tmp_path):
     before = digest_of(CODE)
     (tmp_path / "runners" / "training" / "data.py").write_text("def teach(): return 1\n")
     (tmp_path / "runners" / "training" / "teacher.py").unlink()
-    moved = CODE.replace("runners.training.teacher", "runners.training.data")
+    moved = CODE.replace("proofbook.runners.training.teacher", "proofbook.runners.training.data")
     (tmp_path / "runners" / "experiments" / "one.py").write_text(moved)
     digest.forget_code()
     assert digest.source_digest("one") == before

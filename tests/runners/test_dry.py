@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from runners.commands import run as running
-from runners.commands.run import RunRequest
-from runners.session import pending
-from runners.system.errors import FixableError
-from runners.traces.files import read
+from proofbook.runners.commands import run as running
+from proofbook.runners.commands.run import RunRequest
+from proofbook.runners.session import pending
+from proofbook.runners.system.errors import FixableError
+from proofbook.runners.traces.files import read
 from tests.recorded import as_recorded, write
 
 

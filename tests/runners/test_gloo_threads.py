@@ -11,8 +11,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from runners.core.system import gloo_threads
-from runners.core.system.gloo_threads import RUN_LOOP, wait_until_idle
+from proofbook.runners.core.system import gloo_threads
+from proofbook.runners.core.system.gloo_threads import RUN_LOOP, wait_until_idle
 from tests.judged import judged, peaks_of
 
 BUFFER_BYTES = 4 * 1024

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runners.traces.files import TraceError, read
+from proofbook.runners.traces.files import TraceError, read
 from tests.sampled import REFERENCE
 
 DDP, MODEL = "ddp.ddp", "model_parallel.full"

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from runners.core.declared.experiment import find
-from runners.core.measuring import measure
-from runners.core.meters.kernel import Growth, KernelPeak, disagreement
-from runners.core.trace.measured import Memory
-from runners.core.trace.records import Failure
-from runners.session.progress import Progress
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.core.measuring import measure
+from proofbook.runners.core.meters.kernel import Growth, KernelPeak, disagreement
+from proofbook.runners.core.trace.measured import Memory
+from proofbook.runners.core.trace.records import Failure
+from proofbook.runners.session.progress import Progress
 from tests.runners.experiments import hidden
 
 MIB = 1 << 20

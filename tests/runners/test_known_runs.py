@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import nn
 
-from runners.core.declared.experiment import Declaration, find
-from runners.core.measuring.gather import gather
-from runners.core.measuring.launch import PassResult, Place
-from runners.core.measuring.measure import with_spread
-from runners.core.ranks.heartbeat import Heart
-from runners.core.ranks.rank import Rank
-from runners.core.system import accelerator
-from runners.core.trace.measured import MemoryClasses, Transfer
-from runners.core.trace.outcome import RankOutcome
-from runners.core.trace.records import Held, Move
-from runners.session.progress import Progress
+from proofbook.runners.core.declared.experiment import Declaration, find
+from proofbook.runners.core.measuring.gather import gather
+from proofbook.runners.core.measuring.launch import PassResult, Place
+from proofbook.runners.core.measuring.measure import with_spread
+from proofbook.runners.core.ranks.heartbeat import Heart
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.system import accelerator
+from proofbook.runners.core.trace.measured import MemoryClasses, Transfer
+from proofbook.runners.core.trace.outcome import RankOutcome
+from proofbook.runners.core.trace.records import Held, Move
+from proofbook.runners.session.progress import Progress
 from tests.runners.experiments.known import (
     LATE_SECONDS,
     NAP_SECONDS,

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from runners.commands import run as running
-from runners.core.declared.experiment import find
-from runners.core.measuring import measure
-from runners.core.measuring.launch import Launcher, Place
-from runners.core.system import links
-from runners.system.errors import LaunchError
-from runners.traces.summary import how_it_ended
+from proofbook.runners.commands import run as running
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.core.measuring import measure
+from proofbook.runners.core.measuring.launch import Launcher, Place
+from proofbook.runners.core.system import links
+from proofbook.runners.system.errors import LaunchError
+from proofbook.runners.traces.summary import how_it_ended
 from tests.conftest import wait_until
 from tests.processes import OWN_EXPERIMENTS, marked, python
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from runners.core.trace.measured import MemoryClasses
-from runners.planner.answers.answer import Layout, PlanAnswer, answer_of, rivals
-from runners.planner.answers.law_of_time import Bounds, Cluster, bounds
-from runners.planner.answers.plan_grid import GridRank, read_grid
-from runners.planner.answers.question import strategy_of
-from runners.planner.simulated.grid import PLANS
-from runners.simulate.log import AxisCalls
+from proofbook.runners.core.trace.measured import MemoryClasses
+from proofbook.runners.planner.answers.answer import Layout, PlanAnswer, answer_of, rivals
+from proofbook.runners.planner.answers.law_of_time import Bounds, Cluster, bounds
+from proofbook.runners.planner.answers.plan_grid import GridRank, read_grid
+from proofbook.runners.planner.answers.question import strategy_of
+from proofbook.runners.planner.simulated.grid import PLANS
+from proofbook.runners.simulate.log import AxisCalls
 from tests.runners.questions import asked
 
 N, FLOPS = 10**9, 1e15  # parameters; operations of a device in a second

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from runners.planner.simulated import one_rank
-from runners.planner.simulated.axes import TensorAxis
-from runners.planner.simulated.one_rank import simulate_rank
-from runners.planner.simulated.step import BACKWARD, FORWARD, Repeats, turns
+from proofbook.runners.planner.simulated import one_rank
+from proofbook.runners.planner.simulated.axes import TensorAxis
+from proofbook.runners.planner.simulated.one_rank import simulate_rank
+from proofbook.runners.planner.simulated.step import BACKWARD, FORWARD, Repeats, turns
 from tests.runners.questions import GPT, asked, changed
 
 HIDDEN, LENGTH, MICROBATCH = 512, 256, 2

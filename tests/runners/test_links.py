@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from runners.core.declared.experiment import find
-from runners.core.measuring import measure
-from runners.core.meters.link import sent_payload_bytes
-from runners.core.system import links, processes
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.core.measuring import measure
+from proofbook.runners.core.meters.link import sent_payload_bytes
+from proofbook.runners.core.system import links, processes
 
 REFUSAL = "RTNETLINK answers: Operation not permitted"
 NUM_BYTES = 4 << 20  # what the tests' own experiment reduces

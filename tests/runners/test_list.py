@@ -2,10 +2,10 @@
 
 import pytest
 
-from generator.content.scaffold import CannotScaffoldError, new_experiment
-from runners.__main__ import main
-from runners.core.trace import machine
-from runners.system.book import MORE, ROOT, experiments_in
+from proofbook.generator.content.scaffold import CannotScaffoldError, new_experiment
+from proofbook.runners.__main__ import main
+from proofbook.runners.core.trace import machine
+from proofbook.runners.system.book import MORE, ROOT, experiments_in
 from tests.processes import python
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from runners.core.measuring.measure import alone
-from runners.core.trace import machine
-from runners.core.trace.records import Accelerator
-from runners.system.book import ROOT
-from runners.system.errors import FixableError
-from runners.traces.files import write
+from proofbook.runners.core.measuring.measure import alone
+from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.records import Accelerator
+from proofbook.runners.system.book import ROOT
+from proofbook.runners.system.errors import FixableError
+from proofbook.runners.traces.files import write
 
 GIBIBYTE = 1 << 30
 CARD = "NVIDIA H100 PCIe"

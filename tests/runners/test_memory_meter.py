@@ -2,8 +2,8 @@
 
 import torch
 
-from runners.core.meters.memory import MemoryMeter
-from runners.core.trace.measured import MemoryClasses
+from proofbook.runners.core.meters.memory import MemoryMeter
+from proofbook.runners.core.trace.measured import MemoryClasses
 
 META = torch.device("meta")
 

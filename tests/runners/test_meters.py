@@ -2,9 +2,9 @@
 
 import pytest
 
-from runners.core.meters.activity import _merged
-from runners.core.meters.spans import split_waiting
-from runners.core.trace.outcome import Event
+from proofbook.runners.core.meters.activity import _merged
+from proofbook.runners.core.meters.spans import split_waiting
+from proofbook.runners.core.trace.outcome import Event
 
 MS = 1_000_000
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from runners.experiments.mixed_precision import LowAdam
+from proofbook.runners.experiments.mixed_precision import LowAdam
 
 
 def trained(make):

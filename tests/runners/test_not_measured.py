@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from runners.core.declared.experiment import find
-from runners.core.measuring import endings, measure
-from runners.core.measuring.endings import NotMeasuredError, UnfinishedError
-from runners.core.measuring.forkserver import ForkServer
-from runners.core.trace.outcome import RankOutcome
-from runners.session.pending import part_of, pending
-from runners.session.progress import Progress
-from runners.traces.files import read
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.core.measuring import endings, measure
+from proofbook.runners.core.measuring.endings import NotMeasuredError, UnfinishedError
+from proofbook.runners.core.measuring.forkserver import ForkServer
+from proofbook.runners.core.trace.outcome import RankOutcome
+from proofbook.runners.session.pending import part_of, pending
+from proofbook.runners.session.progress import Progress
+from proofbook.runners.traces.files import read
 from tests.processes import OWN_EXPERIMENTS, ran
 
 pytestmark = pytest.mark.ranks

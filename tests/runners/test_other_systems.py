@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.traces.files import read
+from proofbook.runners.traces.files import read
 from tests.processes import OWN_EXPERIMENTS, python
 
 pytestmark = pytest.mark.ranks

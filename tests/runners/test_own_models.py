@@ -11,10 +11,15 @@ import pytest
 import torch
 from torch import nn
 
-from runners.__main__ import main
-from runners.planner.answers.question import PlannedModel, Question, TrainingSettings, strategy_of
-from runners.planner.simulated.one_rank import simulate_rank
-from runners.planner.simulated.own_model import loss_of
+from proofbook.runners.__main__ import main
+from proofbook.runners.planner.answers.question import (
+    PlannedModel,
+    Question,
+    TrainingSettings,
+    strategy_of,
+)
+from proofbook.runners.planner.simulated.one_rank import simulate_rank
+from proofbook.runners.planner.simulated.own_model import loss_of
 from tests.runners import own_models
 from tests.runners.tracked import tracked_peak
 

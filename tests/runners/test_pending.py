@@ -5,16 +5,16 @@ from importlib import metadata
 
 import pytest
 
-from runners.commands import run as running
-from runners.commands.run import RunRequest
-from runners.core.measuring import measure
-from runners.session import pending as dues
-from runners.session.pending import part_of, pending
-from runners.session.progress import Progress
-from runners.system.book import ROOT
-from runners.traces import files as traces
-from runners.traces.digest import source_digest
-from runners.traces.files import read, write
+from proofbook.runners.commands import run as running
+from proofbook.runners.commands.run import RunRequest
+from proofbook.runners.core.measuring import measure
+from proofbook.runners.session import pending as dues
+from proofbook.runners.session.pending import part_of, pending
+from proofbook.runners.session.progress import Progress
+from proofbook.runners.system.book import ROOT
+from proofbook.runners.traces import files as traces
+from proofbook.runners.traces.digest import source_digest
+from proofbook.runners.traces.files import read, write
 
 pytestmark = pytest.mark.ranks
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from runners.core.ranks.phases import BASE, Phase, StepPhases
+from proofbook.runners.core.ranks.phases import BASE, Phase, StepPhases
 
 
 class Heard:

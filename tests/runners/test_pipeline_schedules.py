@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from runners.experiments import pipeline_schedules
-from runners.experiments.pipeline_schedules import RUNS, Diary
+from proofbook.runners.experiments import pipeline_schedules
+from proofbook.runners.experiments.pipeline_schedules import RUNS, Diary
 
 
 def test_the_scalar_loss_does_not_keep_a_tensor_as_large_as_its_input():

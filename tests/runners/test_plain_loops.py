@@ -8,10 +8,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector
 
-from runners.experiments import batch_split, checkpointing, sharding
-from runners.training import steps
-from runners.training.networks import mlp
-from runners.training.teacher import Samples, scaled, teach
+from proofbook.runners.experiments import batch_split, checkpointing, sharding
+from proofbook.runners.training import steps
+from proofbook.runners.training.networks import mlp
+from proofbook.runners.training.teacher import Samples, scaled, teach
 
 
 def taught(num_samples, dtype=torch.float64, *, num_features=10, num_classes=4, temperature=0.15):

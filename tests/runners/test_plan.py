@@ -11,18 +11,18 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from runners.__main__ import main
-from runners.planner import command
-from runners.planner.answers.answer import PlanAnswer
-from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import _AXES, TrainingSettings, strategy_of
-from runners.planner.simulated import cache
-from runners.planner.simulated.cache import answers
-from runners.planner.simulated.one_rank import simulate_rank
-from runners.planner.simulated.updates import RankOptimizer
-from runners.simulate.log import RESHARDED
-from runners.system.book import ROOT
-from runners.system.errors import FixableError
+from proofbook.runners.__main__ import main
+from proofbook.runners.planner import command
+from proofbook.runners.planner.answers.answer import PlanAnswer
+from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.runners.planner.answers.question import _AXES, TrainingSettings, strategy_of
+from proofbook.runners.planner.simulated import cache
+from proofbook.runners.planner.simulated.cache import answers
+from proofbook.runners.planner.simulated.one_rank import simulate_rank
+from proofbook.runners.planner.simulated.updates import RankOptimizer
+from proofbook.runners.simulate.log import RESHARDED
+from proofbook.runners.system.book import ROOT
+from proofbook.runners.system.errors import FixableError
 from tests.conftest import wait_until
 from tests.processes import marked
 from tests.runners.questions import GPT, LLAMA, asked, changed

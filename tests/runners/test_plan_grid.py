@@ -2,17 +2,22 @@
 
 import pytest
 
-from runners.__main__ import main
-from runners.planner.answers import plan_grid, published
-from runners.planner.answers.architecture import model_presets
-from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.plan_grid import GridState, as_trace, read_grid
-from runners.planner.answers.question import PlannedModel, Question, TrainingSettings, strategy_of
-from runners.planner.answers.search import shortlist
-from runners.planner.simulated import grid
-from runners.simulate import processes
-from runners.system.book import ROOT
-from runners.traces.digest import covered_files
+from proofbook.runners.__main__ import main
+from proofbook.runners.planner.answers import plan_grid, published
+from proofbook.runners.planner.answers.architecture import model_presets
+from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.runners.planner.answers.plan_grid import GridState, as_trace, read_grid
+from proofbook.runners.planner.answers.question import (
+    PlannedModel,
+    Question,
+    TrainingSettings,
+    strategy_of,
+)
+from proofbook.runners.planner.answers.search import shortlist
+from proofbook.runners.planner.simulated import grid
+from proofbook.runners.simulate import processes
+from proofbook.runners.system.book import ROOT
+from proofbook.runners.traces.digest import covered_files
 from tests.runners.questions import LLAMA, changed
 
 TINY = changed(LLAMA, hidden_size=32, num_kv_heads=2, ffn_size=64, vocabulary=64, context_length=16)

@@ -6,7 +6,7 @@ import shlex
 import pytest
 import yaml
 
-from runners.__main__ import main
+from proofbook.runners.__main__ import main
 from tests.conftest import ROOT
 
 

@@ -13,18 +13,18 @@ from itertools import chain, combinations_with_replacement
 
 import pytest
 
-from runners.__main__ import main
-from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import (
+from proofbook.runners.__main__ import main
+from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.runners.planner.answers.question import (
     _AXES,
     PlannedModel,
     Question,
     TrainingSettings,
     strategy_of,
 )
-from runners.planner.answers.search import strategies
-from runners.planner.simulated import grid, one_rank
-from runners.planner.simulated.one_rank import simulate_rank
+from proofbook.runners.planner.answers.search import strategies
+from proofbook.runners.planner.simulated import grid, one_rank
+from proofbook.runners.planner.simulated.one_rank import simulate_rank
 from tests.judged import judged, peaks_of
 from tests.runners.planned_ranks import ScheduledStep, needed
 from tests.runners.questions import LLAMA, asked, changed

@@ -3,10 +3,14 @@
 import pytest
 import torch
 
-from runners.planner.answers.question import TrainingSettings
-from runners.planner.simulated.fused_kernels import attention, attention_backward, rms_norm
-from runners.planner.simulated.one_rank import simulate_rank
-from runners.planner.simulated.transformer import RankPlan, RankTransformer
+from proofbook.runners.planner.answers.question import TrainingSettings
+from proofbook.runners.planner.simulated.fused_kernels import (
+    attention,
+    attention_backward,
+    rms_norm,
+)
+from proofbook.runners.planner.simulated.one_rank import simulate_rank
+from proofbook.runners.planner.simulated.transformer import RankPlan, RankTransformer
 from tests.runners.questions import GPT, LLAMA, asked, changed
 from tests.runners.tracked import tracked_peak
 

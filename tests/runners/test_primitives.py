@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from runners.core.declared.experiment import find
-from runners.experiments.primitives import LayerSettings, _layer
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.experiments.primitives import LayerSettings, _layer
 
 
 @pytest.mark.ranks

@@ -13,21 +13,21 @@ import torch.nn.functional as F
 from torch import nn
 from torch.distributed import pipelining as pp
 
-from runners.planner.answers.architecture import model_presets
-from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import (
+from proofbook.runners.planner.answers.architecture import model_presets
+from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.runners.planner.answers.question import (
     PlanError,
     PlannedModel,
     Question,
     TrainingSettings,
     strategy_of,
 )
-from runners.planner.program import check, program_of, strategies_with_program
-from runners.planner.simulated.one_rank import simulate_rank
-from runners.simulate.caching_allocator import replay
-from runners.simulate.fake_mode import ValuelessMode
-from runners.simulate.meter import Meter
-from runners.simulate.stand_ins import simulating_rank
+from proofbook.runners.planner.program import check, program_of, strategies_with_program
+from proofbook.runners.planner.simulated.one_rank import simulate_rank
+from proofbook.runners.simulate.caching_allocator import replay
+from proofbook.runners.simulate.fake_mode import ValuelessMode
+from proofbook.runners.simulate.meter import Meter
+from proofbook.runners.simulate.stand_ins import simulating_rank
 from tests.judged import judged
 from tests.processes import python
 from tests.runners.program_ranks import NUM_STEPS, loaded, trained

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from runners.core.declared.experiment import find
-from runners.system.errors import FixableError
-from runners.traces.programs import programs_matching, read
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.system.errors import FixableError
+from proofbook.runners.traces.programs import programs_matching, read
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.ranks

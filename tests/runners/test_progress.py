@@ -2,9 +2,9 @@
 
 import pytest
 
-from runners.core.ranks.heartbeat import Beat
-from runners.session.progress import Progress
-from runners.system import progress_lines
+from proofbook.runners.core.ranks.heartbeat import Beat
+from proofbook.runners.session.progress import Progress
+from proofbook.runners.system import progress_lines
 
 
 @pytest.mark.parametrize(("seconds", "num_lines"), [(0.0, 1), (3600.0, 0)])

@@ -4,10 +4,15 @@ from statistics import median
 
 import pytest
 
-from runners.planner.answers.published import MOST_ERROR, PEAKS, is_stale, published_bytes_of
-from runners.planner.answers.published_rows import MEASUREMENTS, rows
-from runners.planner.simulated.published_peaks import rows_by_run, workspace_bytes
-from runners.traces.files import read
+from proofbook.runners.planner.answers.published import (
+    MOST_ERROR,
+    PEAKS,
+    is_stale,
+    published_bytes_of,
+)
+from proofbook.runners.planner.answers.published_rows import MEASUREMENTS, rows
+from proofbook.runners.planner.simulated.published_peaks import rows_by_run, workspace_bytes
+from proofbook.runners.traces.files import read
 
 MIB = 1 << 20
 HELD = {

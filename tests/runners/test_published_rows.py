@@ -2,13 +2,13 @@
 
 import pytest
 
-from runners.planner.answers import closed_form, order, published_rows, rates
-from runners.planner.answers.architecture import model_presets
-from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.published import ORDER, STEPS, is_stale
-from runners.planner.answers.published_order import searches
-from runners.planner.answers.published_rows import MEASUREMENTS, RATES, rows
-from runners.planner.answers.question import (
+from proofbook.runners.planner.answers import closed_form, order, published_rows, rates
+from proofbook.runners.planner.answers.architecture import model_presets
+from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.runners.planner.answers.published import ORDER, STEPS, is_stale
+from proofbook.runners.planner.answers.published_order import searches
+from proofbook.runners.planner.answers.published_rows import MEASUREMENTS, RATES, rows
+from proofbook.runners.planner.answers.question import (
     Implementation,
     PlanError,
     PlannedModel,
@@ -16,8 +16,8 @@ from runners.planner.answers.question import (
     TrainingSettings,
     strategy_of,
 )
-from runners.planner.simulated.published_peaks import terms
-from runners.traces.files import read
+from proofbook.runners.planner.simulated.published_peaks import terms
+from proofbook.runners.traces.files import read
 
 OF_COMMAND = {"reduces_each", "has_zero1_of_fsdp"}
 H100 = Cluster(1, 8, 989e12, 450e9, 400e9)

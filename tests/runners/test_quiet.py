@@ -6,13 +6,13 @@ the test makes it.
 
 import pytest
 
-from runners.commands import run as running
-from runners.commands.run import RunRequest
-from runners.core.measuring import measure, quiet
-from runners.core.measuring.quiet import Readings
-from runners.core.trace import machine
-from runners.system.errors import FixableError
-from runners.traces.files import read, write
+from proofbook.runners.commands import run as running
+from proofbook.runners.commands.run import RunRequest
+from proofbook.runners.core.measuring import measure, quiet
+from proofbook.runners.core.measuring.quiet import Readings
+from proofbook.runners.core.trace import machine
+from proofbook.runners.system.errors import FixableError
+from proofbook.runners.traces.files import read, write
 
 STEADY = 1e-3
 IDLE, BUSY, SLOWER = (0.01, STEADY), (0.4, STEADY), (0.01, 1.1e-3)

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from runners.core.declared.experiment import Declaration, Experiment
-from runners.core.measuring import measure
-from runners.core.measuring.launch import Launcher, PassResult
-from runners.core.ranks.recorder import MAX_NON_FINITE, Recorder
-from runners.core.trace import machine
-from runners.core.trace.fields import quantity
-from runners.core.trace.outcome import RankOutcome
-from runners.session.pending import pending
+from proofbook.runners.core.declared.experiment import Declaration, Experiment
+from proofbook.runners.core.measuring import measure
+from proofbook.runners.core.measuring.launch import Launcher, PassResult
+from proofbook.runners.core.ranks.recorder import MAX_NON_FINITE, Recorder
+from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.fields import quantity
+from proofbook.runners.core.trace.outcome import RankOutcome
+from proofbook.runners.session.pending import pending
 
 
 @pytest.fixture

@@ -2,20 +2,20 @@
 
 import pytest
 
-from runners.planner.answers import closed_form
-from runners.planner.answers.answer import GIB, PlanAnswer, layout_of, layouts
-from runners.planner.answers.architecture import model_presets
-from runners.planner.answers.how_many import changes_that_fit, least_devices
-from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.order import KNOWN_TO
-from runners.planner.answers.question import (
+from proofbook.runners.planner.answers import closed_form
+from proofbook.runners.planner.answers.answer import GIB, PlanAnswer, layout_of, layouts
+from proofbook.runners.planner.answers.architecture import model_presets
+from proofbook.runners.planner.answers.how_many import changes_that_fit, least_devices
+from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.runners.planner.answers.order import KNOWN_TO
+from proofbook.runners.planner.answers.question import (
     PlanError,
     PlannedModel,
     Question,
     TrainingSettings,
     strategy_of,
 )
-from runners.planner.answers.search import (
+from proofbook.runners.planner.answers.search import (
     MOST,
     SLACK,
     SearchResult,
@@ -26,7 +26,7 @@ from runners.planner.answers.search import (
     shortlist,
     strategies,
 )
-from runners.planner.simulated.cache import answers
+from proofbook.runners.planner.simulated.cache import answers
 from tests.runners.questions import asked
 
 RATES = (989e12, 450e9, 400e9)  # of an H100

@@ -6,12 +6,18 @@ from typing import Literal
 
 import pytest
 
-from runners.__main__ import main
-from runners.closed_forms.training_settings import StackSettings
-from runners.core.declared.experiment import Declaration, find, names
-from runners.core.declared.settings import Count, CountOrZero, Factor, FreeSettings, RunSettings
-from runners.core.trace.records import Death
-from runners.system.book import MORE
+from proofbook.runners.__main__ import main
+from proofbook.runners.closed_forms.training_settings import StackSettings
+from proofbook.runners.core.declared.experiment import Declaration, find, names
+from proofbook.runners.core.declared.settings import (
+    Count,
+    CountOrZero,
+    Factor,
+    FreeSettings,
+    RunSettings,
+)
+from proofbook.runners.core.trace.records import Death
+from proofbook.runners.system.book import MORE
 
 PROGRAMS = {
     "labs",
@@ -105,8 +111,8 @@ def test_every_experiment_declares_the_types_of_its_settings():
 
 
 EXPERIMENT = """
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, RunSettings
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, RunSettings
 
 QUESTION = "Does it load?"
 

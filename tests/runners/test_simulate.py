@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from runners.closed_forms.steps import ring_bytes
+from proofbook.runners.closed_forms.steps import ring_bytes
 from tests.judged import judged, peaks_of
 from tests.runners import wrapped
 from tests.runners.wrapped import BATCH, EVEN, NUM_STEPS, RING_VALUES, simulated

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from runners.simulate.processes import results
+from proofbook.runners.simulate.processes import results
 from tests.processes import python
 
 
@@ -33,9 +33,10 @@ _setup_privateuseone_for_python_backend("pretended")
 """
 SIMULATED = """
 import json
-from runners.planner.simulated.cache import answers
-from runners.planner.answers.question import PlannedModel, Question, TrainingSettings, strategy_of
-from runners.planner.answers.architecture import model_presets
+from proofbook.runners.planner.simulated.cache import answers
+from proofbook.runners.planner.answers.question import PlannedModel, Question, TrainingSettings
+from proofbook.runners.planner.answers.question import strategy_of
+from proofbook.runners.planner.answers.architecture import model_presets
 from tests.runners.wrapped import ddp, simulated
 
 found = simulated(ddp, 2)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from runners.core.system.scratch import COMPILED, Scratch
+from proofbook.runners.core.system.scratch import COMPILED, Scratch
 from tests.conftest import wait_until
 
 pytestmark = pytest.mark.builds
@@ -88,7 +88,7 @@ def test_forkservers_and_folders_go_too_where_an_experiment_is_being_loaded(plac
 
 FORKED = """
 import os, signal, time
-from runners.system import stopping
+from proofbook.runners.system import stopping
 
 stopping.listen("stopped")
 reading, writing = os.pipe()
@@ -110,7 +110,7 @@ def test_a_process_forked_from_a_command_ends_at_once_without_a_word():
 
 HELD = """
 import os, signal
-from runners.system import stopping
+from proofbook.runners.system import stopping
 
 stopping.listen("stopped")
 try:

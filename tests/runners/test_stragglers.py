@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from runners.core.declared.experiment import find
+from proofbook.runners.core.declared.experiment import find
 
 
 @pytest.mark.parametrize(("name", "between"), [("sometimes", 1), ("sometimes_local", 8)])

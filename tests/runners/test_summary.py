@@ -1,8 +1,8 @@
 """The lines that a person reads of one run: the same after `try` and on a page."""
 
-from runners.core.trace.measured import Memory
-from runners.traces.files import read
-from runners.traces.summary import seconds_in_words, summary_lines
+from proofbook.runners.core.trace.measured import Memory
+from proofbook.runners.traces.files import read
+from proofbook.runners.traces.summary import seconds_in_words, summary_lines
 from tests.conftest import ROOT
 
 

@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from runners.core.trace.fields import exactly, in_words, quantity, steps_of
-from runners.core.trace.measured import SampledSeconds
-from runners.core.trace.records import Run
-from runners.core.trace.spread import field_of, leaves, spread_of
-from runners.traces.files import read, trace_paths
-from runners.traces.tolerance import (
+from proofbook.runners.core.trace.fields import exactly, in_words, quantity, steps_of
+from proofbook.runners.core.trace.measured import SampledSeconds
+from proofbook.runners.core.trace.records import Run
+from proofbook.runners.core.trace.spread import field_of, leaves, spread_of
+from proofbook.runners.traces.files import read, trace_paths
+from proofbook.runners.traces.tolerance import (
     FLOAT_SHARE,
     KERNEL_SHARE,
     LEAST_SHARE,

@@ -10,8 +10,8 @@ import os
 
 import pytest
 
-from runners.system.files import write_json
-from runners.traces.files import TraceError, read, trace_paths, write
+from proofbook.runners.system.files import write_json
+from proofbook.runners.traces.files import TraceError, read, trace_paths, write
 from tests.sampled import REFERENCE
 
 

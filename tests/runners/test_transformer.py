@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from runners.training.text import Text, batch_starts, held_out_starts, windows
-from runners.training.transformer_model import SmallGPT, TransformerShape, next_token_loss
+from proofbook.runners.training.text import Text, batch_starts, held_out_starts, windows
+from proofbook.runners.training.transformer_model import SmallGPT, TransformerShape, next_token_loss
 
 SMALL = TransformerShape(vocabulary=256, context=16, width=8, num_heads=2, num_layers=2, hidden=32)
 

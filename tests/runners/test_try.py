@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from runners.__main__ import main
-from runners.commands.try_run import further, prepare
-from runners.core.declared.experiment import find
-from runners.core.measuring import measure
-from runners.core.trace import machine
-from runners.session.progress import Progress
-from runners.traces.files import read
-from runners.traces.summary import summary_lines
+from proofbook.runners.__main__ import main
+from proofbook.runners.commands.try_run import further, prepare
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.core.measuring import measure
+from proofbook.runners.core.trace import machine
+from proofbook.runners.session.progress import Progress
+from proofbook.runners.traces.files import read
+from proofbook.runners.traces.summary import summary_lines
 from tests.processes import OWN_EXPERIMENTS, python
 
 pytestmark = pytest.mark.ranks

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from runners.commands.try_run import prepare
-from runners.core.declared.experiment import find, names
-from runners.system import book
-from runners.system.errors import FixableError
-from runners.traces import digest
+from proofbook.runners.commands.try_run import prepare
+from proofbook.runners.core.declared.experiment import find, names
+from proofbook.runners.system import book
+from proofbook.runners.system.errors import FixableError
+from proofbook.runners.traces import digest
 from tests.processes import OWN_EXPERIMENTS
 
 BOOK = names()

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from runners.core.measuring import measure
-from runners.core.trace.records import Machine, Trace
-from runners.planner.answers.plan_grid import Grid
-from runners.session.pending import pending
-from runners.session.progress import Progress
-from runners.system.files import write_json
-from runners.traces.files import EDITED, TraceError, read_record
+from proofbook.runners.core.measuring import measure
+from proofbook.runners.core.trace.records import Machine, Trace
+from proofbook.runners.planner.answers.plan_grid import Grid
+from proofbook.runners.session.pending import pending
+from proofbook.runners.session.progress import Progress
+from proofbook.runners.system.files import write_json
+from proofbook.runners.traces.files import EDITED, TraceError, read_record
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import pytest
 
-from runners.core.system import links
-from runners.core.trace import machine
-from runners.traces.files import read
+from proofbook.runners.core.system import links
+from proofbook.runners.core.trace import machine
+from proofbook.runners.traces.files import read
 from tests.conftest import slowness
 from tests.processes import OWN_EXPERIMENTS, parent
 

@@ -15,11 +15,11 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from runners.core.meters.collectives import tensors_in
-from runners.simulate.fake_mode import ValuelessMode
-from runners.simulate.meter import Meter
-from runners.simulate.processes import results
-from runners.simulate.stand_ins import simulating_rank
+from proofbook.runners.core.meters.collectives import tensors_in
+from proofbook.runners.simulate.fake_mode import ValuelessMode
+from proofbook.runners.simulate.meter import Meter
+from proofbook.runners.simulate.processes import results
+from proofbook.runners.simulate.stand_ins import simulating_rank
 
 BATCH, NUM_STEPS, RING_VALUES = 16, 3, 4096
 EVEN = [64, 96, 160, 32]

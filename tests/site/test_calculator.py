@@ -6,7 +6,7 @@ import re
 import pytest
 import yaml
 
-from generator.values.calculator import parsed
+from proofbook.generator.values.calculator import parsed
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.browser

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from generator.content.errors import ContentErrors
-from generator.content.handwritten import FENCE
-from generator.pages.guest import Guest
-from generator.website import publish
+from proofbook.generator.content.errors import ContentErrors
+from proofbook.generator.content.handwritten import FENCE
+from proofbook.generator.pages.guest import Guest
+from proofbook.generator.website import publish
 from tests.audit.server import served
 from tests.conftest import mkdocs
 from tests.processes import free_port

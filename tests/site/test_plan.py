@@ -8,9 +8,9 @@ import zlib
 import pytest
 import yaml
 
-from runners.planner.answers.answer import answers_of, layouts, needs
-from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.plan_grid import named_rows, read_grid
+from proofbook.runners.planner.answers.answer import answers_of, layouts, needs
+from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.runners.planner.answers.plan_grid import named_rows, read_grid
 from tests.conftest import ROOT
 
 # Of a device: FLOP/s in bf16, bytes per second within a node, and from a node to others.

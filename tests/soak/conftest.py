@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from runners.core.declared.experiment import find, names
+from proofbook.runners.core.declared.experiment import find, names
 
 NUM_KILLS = 200
 # Of each twenty kills: ranks and what they started, forkservers, whole commands.

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from runners.core.declared.experiment import find
-from runners.core.system import links
-from runners.system.files import TORN
-from runners.traces.files import read, trace_paths, write
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.core.system import links
+from proofbook.runners.system.files import TORN
+from proofbook.runners.traces.files import read, trace_paths, write
 from tests.conftest import ROOT
 from tests.processes import marked, parent
 
@@ -56,7 +56,8 @@ def traces(environment):
     """The folder that a run here writes: it holds what a plain run measures, of all experiments."""
     # A clone that never measured has no id yet, and a run would take one: its folder is another.
     program = (
-        "from runners.core.measuring import measure; from runners.core.trace import machine; "
+        "from proofbook.runners.core.measuring import measure; "
+        "from proofbook.runners.core.trace import machine; "
         "machine.keep_id(); print(measure.folder())"
     )
     words = [sys.executable, "-c", program]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from runners.core.declared.experiment import find
-from runners.core.measuring.launch import Launcher
-from runners.core.measuring.measure import measure_run
-from runners.traces.summary import how_it_ended
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.core.measuring.launch import Launcher
+from proofbook.runners.core.measuring.measure import measure_run
+from proofbook.runners.traces.summary import how_it_ended
 
 REPEATS = 20
 

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from generator.printing.sources import PYTHON
+from proofbook.generator.printing.sources import PYTHON
 from tests.clones import cloned, pasted
 from tests.sampled import paths, short_runs
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 import yaml
 
-from runners.traces.differences import changed
+from proofbook.runners.traces.differences import changed
 from tests.conftest import ROOT
 from tests.verify.drawn import drawn
 from tests.verify.ranks import PROGRAMS, verified

@@ -13,7 +13,7 @@ import time
 import pytest
 import torch
 
-from runners.verify import board
+from proofbook.runners.verify import board
 from tests.conftest import ROOT
 from tests.processes import free_port, marked, parent
 from tests.verify.ranks import PROGRAMS

@@ -13,9 +13,11 @@ from tests.processes import free_port
 
 PROGRAMS = Path(__file__).parent / "programs"
 PRELOADED = [
-    "runners.verify.command", "torch.distributed.tensor.parallel", "torch.distributed.pipelining",
+    "proofbook.runners.verify.command",
+    "torch.distributed.tensor.parallel",
+    "torch.distributed.pipelining",
     "torch._dynamo",
-]  # fmt: skip
+]
 
 
 def verified(program, ranks, *words, options=(), content=Path("/no project")):
@@ -48,8 +50,8 @@ def verified(program, ranks, *words, options=(), content=Path("/no project")):
 
 def _run_rank(rank, ranks, port, path, words, options, content, writer):
     """The body of a rank; its output goes through the pipe when it ends."""
-    from runners.core.trace import machine
-    from runners.verify import board, command
+    from proofbook.runners.core.trace import machine
+    from proofbook.runners.verify import board, command
 
     machine.TRACES = content / "traces"
     os.environ |= board.environment(rank, ranks, port)

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch.nn import functional
 
-from runners.verify import inputs, internals, rerun
-from runners.verify.board import Board, ended, failed
-from runners.verify.fit import Expected, fit_gradients
-from runners.verify.inputs import ModuleCase
-from runners.verify.internals import multiplies
-from runners.verify.losses import TOLERANCE, LossWatch, judge_weights
-from runners.verify.records import (
+from proofbook.runners.verify import inputs, internals, rerun
+from proofbook.runners.verify.board import Board, ended, failed
+from proofbook.runners.verify.fit import Expected, fit_gradients
+from proofbook.runners.verify.inputs import ModuleCase
+from proofbook.runners.verify.internals import multiplies
+from proofbook.runners.verify.losses import TOLERANCE, LossWatch, judge_weights
+from proofbook.runners.verify.records import (
     DistributedModule,
     Forward,
     LocalPart,
@@ -22,9 +22,9 @@ from runners.verify.records import (
     ScriptFailure,
     UpdateRecord,
 )
-from runners.verify.report import Finding, Verdict, in_words, lines
-from runners.verify.roots import moment_shapes
-from runners.verify.update import OptimizerReplay, find_skipped_step
+from proofbook.runners.verify.report import Finding, Verdict, in_words, lines
+from proofbook.runners.verify.roots import moment_shapes
+from proofbook.runners.verify.update import OptimizerReplay, find_skipped_step
 
 EPS = torch.finfo(torch.float32).eps
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from runners.traces.files import TraceError
-from runners.verify.report import SUFFIX, read
+from proofbook.runners.traces.files import TraceError
+from proofbook.runners.verify.report import SUFFIX, read
 from tests.conftest import ROOT
 from tests.recorded import write
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 import yaml
 
-from runners.__main__ import main
-from runners.verify.records import LocalPart, Spec, assembled
-from runners.verify.report import causes, read
+from proofbook.runners.__main__ import main
+from proofbook.runners.verify.records import LocalPart, Spec, assembled
+from proofbook.runners.verify.report import causes, read
 from tests.conftest import ROOT
 from tests.verify.ranks import PROGRAMS, verified
 

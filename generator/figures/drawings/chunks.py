@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
-from generator.figures.axes import GAP
-from generator.figures.drawing import LINE, Drawing, PageWidth, text_width
+from proofbook.generator.figures.axes import GAP
+from proofbook.generator.figures.drawing import LINE, Drawing, PageWidth, text_width
 
 HEIGHT, BETWEEN, TOP = 34, 24, 52
 

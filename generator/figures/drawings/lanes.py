@@ -7,7 +7,7 @@ travels is a rail at the side, with a head where a rank receives and none where 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from generator.figures.drawing import Drawing, text_width
+from proofbook.generator.figures.drawing import Drawing, text_width
 
 IDLE = "takes no part"
 WIDTH = 344

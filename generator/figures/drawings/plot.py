@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from generator.figures.axes import (
+from proofbook.generator.figures.axes import (
     BELOW,
     GAP,
     LegendEntry,
@@ -15,7 +15,7 @@ from generator.figures.axes import (
     round_values,
     x_axis,
 )
-from generator.figures.drawing import LINE, Drawing, PageWidth
+from proofbook.generator.figures.drawing import LINE, Drawing, PageWidth
 
 # Series are told apart by the shape of their points as well as by colour, both in a pinned order.
 MARKS = (

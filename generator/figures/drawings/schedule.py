@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from generator.figures.axes import (
+from proofbook.generator.figures.axes import (
     BELOW,
     GAP,
     AxisMark,
@@ -19,8 +19,8 @@ from generator.figures.axes import (
     legend,
     x_axis,
 )
-from generator.figures.drawing import LINE, Drawing, PageWidth, text_width
-from generator.figures.step_rules import Action, Kind, Overlapped
+from proofbook.generator.figures.drawing import LINE, Drawing, PageWidth, text_width
+from proofbook.generator.figures.step_rules import Action, Kind, Overlapped
 
 ROW, HALF = 32, 10.0
 LOADED, LOAD = 52, 16  # of a row that has a load: its height, and that of the largest load

@@ -11,8 +11,23 @@ from math import inf
 from string import ascii_letters
 from typing import NamedTuple
 
-from generator.figures.axes import BELOW, GAP, AxisMark, LegendEntry, Scale, legend, x_axis
-from generator.figures.drawing import LINE, Drawing, PageWidth, number, text_width, wrapped
+from proofbook.generator.figures.axes import (
+    BELOW,
+    GAP,
+    AxisMark,
+    LegendEntry,
+    Scale,
+    legend,
+    x_axis,
+)
+from proofbook.generator.figures.drawing import (
+    LINE,
+    Drawing,
+    PageWidth,
+    number,
+    text_width,
+    wrapped,
+)
 
 # Kinds of parts in their order, each with its look and that of words on it.
 LOOKS = {

@@ -7,8 +7,8 @@ crosses the dashed line is no rounding; the first of these has its name.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from generator.figures.axes import SAMPLE, Scale
-from generator.figures.drawing import LINE, Drawing, PageWidth, text_width
+from proofbook.generator.figures.axes import SAMPLE, Scale
+from proofbook.generator.figures.drawing import LINE, Drawing, PageWidth, text_width
 
 HEIGHT = 110  # of the bars
 LEAST, MOST = 1e-3, 10.0  # of the axis; more where a bar needs it

@@ -7,17 +7,17 @@ from operator import itemgetter
 
 from markupsafe import Markup
 
-from generator.content.exhibit import Figure
-from generator.figures.axes import AxisMark
-from generator.figures.drawings.stacks import BarPart, Stack, stacks
-from generator.figures.picture import Budget, DrawnState, byte_unit, printed_bytes
-from generator.figures.placement_figure import sent_bytes
-from generator.figures.play.states import LabelledRun, PlayState
-from generator.figures.step_rules import number
-from generator.printing.folio import Folio
-from generator.values.value import Value, numeric
-from runners.core.trace.records import RankRecord, Run
-from runners.planner.answers.device_memory import Verdict
+from proofbook.generator.content.exhibit import Figure
+from proofbook.generator.figures.axes import AxisMark
+from proofbook.generator.figures.drawings.stacks import BarPart, Stack, stacks
+from proofbook.generator.figures.picture import Budget, DrawnState, byte_unit, printed_bytes
+from proofbook.generator.figures.placement_figure import sent_bytes
+from proofbook.generator.figures.play.states import LabelledRun, PlayState
+from proofbook.generator.figures.step_rules import number
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values.value import Value, numeric
+from proofbook.runners.core.trace.records import RankRecord, Run
+from proofbook.runners.planner.answers.device_memory import Verdict
 
 CLASSES = ("parameters", "gradients", "optimizer", "activations", "buckets", "buffers")
 AXIS = 2.2  # where the axis of a plan ends, in memories of the device

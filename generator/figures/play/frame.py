@@ -13,16 +13,16 @@ from itertools import chain
 
 from markupsafe import Markup
 
-from generator.content.exhibit import Figure, View
-from generator.figures.charts import loss
-from generator.figures.picture import DrawnState, Picture, Play, StateRow, plain_line
-from generator.figures.play.bar_views import memory, sent
-from generator.figures.play.grid_views import block, ring
-from generator.figures.play.states import Control, PlayState, states
-from generator.figures.play.step_views import overlap, schedule, unit_steps
-from generator.printing.folio import Folio, breakable
-from generator.values.units import BYTES
-from generator.values.value import Value
+from proofbook.generator.content.exhibit import Figure, View
+from proofbook.generator.figures.charts import loss
+from proofbook.generator.figures.picture import DrawnState, Picture, Play, StateRow, plain_line
+from proofbook.generator.figures.play.bar_views import memory, sent
+from proofbook.generator.figures.play.grid_views import block, ring
+from proofbook.generator.figures.play.states import Control, PlayState, states
+from proofbook.generator.figures.play.step_views import overlap, schedule, unit_steps
+from proofbook.generator.printing.folio import Folio, breakable
+from proofbook.generator.values.units import BYTES
+from proofbook.generator.values.value import Value
 
 VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], Iterator[DrawnState]]] = {
     "memory": memory, "sent": sent, "loss": loss, "schedule": schedule,

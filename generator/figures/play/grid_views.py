@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Literal
 
-from generator.content.exhibit import Figure
-from generator.figures.drawings.chunks import Cell, chunks
-from generator.figures.picture import DrawnState, printed_bytes
-from generator.figures.play.states import PlayState
-from generator.printing.folio import Folio
+from proofbook.generator.content.exhibit import Figure
+from proofbook.generator.figures.drawings.chunks import Cell, chunks
+from proofbook.generator.figures.picture import DrawnState, printed_bytes
+from proofbook.generator.figures.play.states import PlayState
+from proofbook.generator.printing.folio import Folio
 
 Held = list[list[Cell | None]]
 Holds = Literal["whole", "own", "partial"]

@@ -6,13 +6,13 @@ Where a run belongs follows from what each control reads of it, so no author can
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from generator.content.errors import nearest
-from generator.content.exhibit import Figure, Play, PlayControl, View
-from generator.content.yaml_source import Mistake, Path
-from generator.printing.folio import Folio
-from generator.values.evaluation import Evidence
-from generator.values.value import Value
-from runners.core.trace.records import Run
+from proofbook.generator.content.errors import nearest
+from proofbook.generator.content.exhibit import Figure, Play, PlayControl, View
+from proofbook.generator.content.yaml_source import Mistake, Path
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.value import Value
+from proofbook.runners.core.trace.records import Run
 
 # The strategies whose step the rule of a view computes.
 RULES: dict[View, tuple[str, ...]] = {

@@ -6,16 +6,16 @@ What a run measured of the same step is drawn beside it: when it ended, or the m
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from generator.content.exhibit import Figure
-from generator.figures import step_rules
-from generator.figures.axes import AxisMark, round_values
-from generator.figures.drawings import schedule as timeline
-from generator.figures.picture import DrawnState, Moment, byte_unit, printed_bytes
-from generator.figures.play.states import PlayState
-from generator.figures.step_rules import Action, number
-from generator.printing.folio import Folio
-from generator.values import units
-from runners.core.trace.records import Run
+from proofbook.generator.content.exhibit import Figure
+from proofbook.generator.figures import step_rules
+from proofbook.generator.figures.axes import AxisMark, round_values
+from proofbook.generator.figures.drawings import schedule as timeline
+from proofbook.generator.figures.picture import DrawnState, Moment, byte_unit, printed_bytes
+from proofbook.generator.figures.play.states import PlayState
+from proofbook.generator.figures.step_rules import Action, number
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values import units
+from proofbook.runners.core.trace.records import Run
 
 # Of the parts of what is held, as in other figures: a gradient is grey, whole or not.
 LOOKS = {

@@ -8,9 +8,9 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Union
 
-from generator.content.quiz import Item, QuizFence, QuizFile
-from generator.items.kinds.kind import Kind
-from generator.values.evaluation import Evidence
+from proofbook.generator.content.quiz import Item, QuizFence, QuizFile
+from proofbook.generator.items.kinds.kind import Kind
+from proofbook.generator.values.evaluation import Evidence
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

@@ -7,16 +7,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from generator.content import prose
-from generator.content.errors import nearest
-from generator.content.quiz import Item
-from generator.content.words import ClaimId, Expression, Line, RunPath, Written
-from generator.content.yaml_source import Mistake
-from generator.items.answers import ExplainedAnswer, claim_backing
-from generator.items.kinds.kind import OPEN, ItemError, Key, Kind, is_alike
-from generator.printing.folio import Folio
-from generator.values.filters import LABELS
-from generator.values.value import Value, numeric
+from proofbook.generator.content import prose
+from proofbook.generator.content.errors import nearest
+from proofbook.generator.content.quiz import Item
+from proofbook.generator.content.words import ClaimId, Expression, Line, RunPath, Written
+from proofbook.generator.content.yaml_source import Mistake
+from proofbook.generator.items.answers import ExplainedAnswer, claim_backing
+from proofbook.generator.items.kinds.kind import OPEN, ItemError, Key, Kind, is_alike
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values.filters import LABELS
+from proofbook.generator.values.value import Value, numeric
 
 
 class Piece(Written):

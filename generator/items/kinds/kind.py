@@ -16,14 +16,14 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from markupsafe import Markup
 from pydantic import BaseModel
 
-from generator.content.errors import ContentError
-from generator.content.quiz import Item
-from generator.content.yaml_source import Mistake, Path
-from generator.items.answers import ExplainedAnswer
-from generator.printing.folio import Folio
-from generator.values import units
-from generator.values.evaluation import Evidence
-from generator.values.value import Value
+from proofbook.generator.content.errors import ContentError
+from proofbook.generator.content.quiz import Item
+from proofbook.generator.content.yaml_source import Mistake, Path
+from proofbook.generator.items.answers import ExplainedAnswer
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values import units
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.value import Value
 
 
 class ItemError(ContentError):

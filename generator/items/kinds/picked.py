@@ -8,17 +8,17 @@ from typing import Annotated, Literal, Self
 from markupsafe import Markup
 from pydantic import Field, ValidationInfo, model_validator
 
-from generator.content.claim import SEVERAL, Verdict
-from generator.content.errors import ContentError
-from generator.content.exhibit import Executed
-from generator.content.listed_code import listed, why_misplaced
-from generator.content.quiz import Drawable, Item
-from generator.content.words import ClaimId, Expression, Line, MisconceptionId, Written
-from generator.content.yaml_source import Path
-from generator.items.answers import ExplainedAnswer, claim_backing, refutation_of
-from generator.items.kinds.kind import OPEN, ItemError, Key, Kind
-from generator.printing.folio import Folio
-from generator.values.verdicts import UNDECIDED, Judged
+from proofbook.generator.content.claim import SEVERAL, Verdict
+from proofbook.generator.content.errors import ContentError
+from proofbook.generator.content.exhibit import Executed
+from proofbook.generator.content.listed_code import listed, why_misplaced
+from proofbook.generator.content.quiz import Drawable, Item
+from proofbook.generator.content.words import ClaimId, Expression, Line, MisconceptionId, Written
+from proofbook.generator.content.yaml_source import Path
+from proofbook.generator.items.answers import ExplainedAnswer, claim_backing, refutation_of
+from proofbook.generator.items.kinds.kind import OPEN, ItemError, Key, Kind
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values.verdicts import UNDECIDED, Judged
 
 _BELIEVED = "name the misconception of each wrong one"
 _ONE_OF_THEM = "correct `right_if:` or `right:` of one, or ask for all that apply, `kind: several`"

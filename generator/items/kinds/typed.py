@@ -8,16 +8,24 @@ from typing import Literal, TypeVar
 
 from markupsafe import Markup
 
-from generator.content.claim import NumberTolerance
-from generator.content.quiz import Drawable, Item
-from generator.content.words import Expression, Line, MisconceptionId, Prose, Written
-from generator.content.yaml_source import Mistake, Path
-from generator.items.answers import ExplainedAnswer, Reach, refutation_of
-from generator.items.kinds.kind import OPEN, AnswerField, End, FieldUnit, Key, Kind, is_alike
-from generator.printing.folio import Folio
-from generator.values.units import AS_RULED, PLAIN, printed
-from generator.values.value import Value, numeric
-from runners.core.trace.fields import NBSP, SIZES
+from proofbook.generator.content.claim import NumberTolerance
+from proofbook.generator.content.quiz import Drawable, Item
+from proofbook.generator.content.words import Expression, Line, MisconceptionId, Prose, Written
+from proofbook.generator.content.yaml_source import Mistake, Path
+from proofbook.generator.items.answers import ExplainedAnswer, Reach, refutation_of
+from proofbook.generator.items.kinds.kind import (
+    OPEN,
+    AnswerField,
+    End,
+    FieldUnit,
+    Key,
+    Kind,
+    is_alike,
+)
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values.units import AS_RULED, PLAIN, printed
+from proofbook.generator.values.value import Value, numeric
+from proofbook.runners.core.trace.fields import NBSP, SIZES
 
 _CLOSE = 0.04  # of a slider: how far a prediction may be off
 _SLIP = 0.01  # the same for the number that a mistake gives

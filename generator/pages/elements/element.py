@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from markupsafe import Markup
 
-from generator.pages.environment import macros
+from proofbook.generator.pages.environment import macros
 
 Content = Sequence["Element | Markup"]  # in the order of the page
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
-from generator.figures.figures import FigureOnPage
-from generator.figures.picture import Play
-from generator.pages.elements.element import Apart, Element
-from generator.pages.elements.tables import Table, with_units
-from generator.printing.folio import breakable
+from proofbook.generator.figures.figures import FigureOnPage
+from proofbook.generator.figures.picture import Play
+from proofbook.generator.pages.elements.element import Apart, Element
+from proofbook.generator.pages.elements.tables import Table, with_units
+from proofbook.generator.printing.folio import breakable
 
 
 @dataclass(frozen=True)

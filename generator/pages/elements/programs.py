@@ -16,14 +16,14 @@ from markupsafe import Markup, escape
 from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
 from pygments.token import STANDARD_TYPES, _TokenType  # type: ignore[import-untyped]
 
-from generator.content.exhibit import ExplainedProgram, Listing
-from generator.content.listed_code import anonymized, download_path, listed
-from generator.items.kinds.picked import FaultyLine
-from generator.pages.elements.element import Element
-from generator.printing.folio import Folio, breakable
-from generator.printing.markdown import LISTING, Text, in_lines, parted
-from runners.core.trace.fields import NBSP
-from runners.core.trace.records import Failure
+from proofbook.generator.content.exhibit import ExplainedProgram, Listing
+from proofbook.generator.content.listed_code import anonymized, download_path, listed
+from proofbook.generator.items.kinds.picked import FaultyLine
+from proofbook.generator.pages.elements.element import Element
+from proofbook.generator.printing.folio import Folio, breakable
+from proofbook.generator.printing.markdown import LISTING, Text, in_lines, parted
+from proofbook.runners.core.trace.fields import NBSP
+from proofbook.runners.core.trace.records import Failure
 
 # Keywords, strings, comments, numbers, and the names of what is defined. All else has the colour
 # of the text: an element for each name and bracket made a third of a page.

@@ -13,18 +13,18 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from generator.content.quiz import Item
-from generator.figures import figures
-from generator.figures.figures import FigureOnPage
-from generator.items.answers import Backing, ExplainedAnswer, claim_backing, deduplicated
-from generator.items.item_checks import answerable_cases
-from generator.items.kinds import digest_of, kind_of
-from generator.items.kinds.arranged import Ordering
-from generator.items.kinds.kind import AnswerField, Kind
-from generator.items.kinds.picked import FaultyLine
-from generator.pages.elements import programs, tables
-from generator.pages.elements.element import Element, Unfound
-from generator.printing.folio import Folio, interface_words
+from proofbook.generator.content.quiz import Item
+from proofbook.generator.figures import figures
+from proofbook.generator.figures.figures import FigureOnPage
+from proofbook.generator.items.answers import Backing, ExplainedAnswer, claim_backing, deduplicated
+from proofbook.generator.items.item_checks import answerable_cases
+from proofbook.generator.items.kinds import digest_of, kind_of
+from proofbook.generator.items.kinds.arranged import Ordering
+from proofbook.generator.items.kinds.kind import AnswerField, Kind
+from proofbook.generator.items.kinds.picked import FaultyLine
+from proofbook.generator.pages.elements import programs, tables
+from proofbook.generator.pages.elements.element import Element, Unfound
+from proofbook.generator.printing.folio import Folio, interface_words
 
 _BLOCKS = ("<pre", "<ul", "<ol", "<blockquote", "<div", "<p><img")  # which no legend may hold
 _CHECKS = frozenset({"question", "challenge"})  # what else is asked says how sure a reader is

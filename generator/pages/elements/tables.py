@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyped]
 from markupsafe import Markup, escape
 
-from generator.content.quiz import ValueTable
-from generator.pages.elements.element import Element
-from generator.printing.folio import Folio
-from generator.printing.markdown import plain
-from generator.values.units import SCALES
-from runners.core.trace.fields import NBSP
+from proofbook.generator.content.quiz import ValueTable
+from proofbook.generator.pages.elements.element import Element
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.printing.markdown import plain
+from proofbook.generator.values.units import SCALES
+from proofbook.runners.core.trace.fields import NBSP
 
 _UNITS = [NBSP + name for sizes in SCALES.values() for name, _ in sizes] + ["%"]
 _EMPTY = ("", "–")

@@ -10,20 +10,20 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
-from generator.content.book import Book
-from generator.content.claim import Claim, Domain, NumberTolerance, Reference
-from generator.pages.elements.element import Element, Fold, ListOfLines, Worded
-from generator.pages.elements.tables import Table, with_units
-from generator.pages.environment import counted, unbroken
-from generator.printing.folio import Folio
-from generator.printing.markdown import plain
-from generator.values import claim_formula, regime, units
-from generator.values.claim_formula import SIGNS, in_same_form, off_by
-from generator.values.machines import disagree
-from generator.values.value import Value, numeric
-from generator.values.verdicts import UNDECIDED, Judged
-from runners.core.trace.fields import NBSP
-from runners.planner.answers.plan_grid import PREFIX
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.claim import Claim, Domain, NumberTolerance, Reference
+from proofbook.generator.pages.elements.element import Element, Fold, ListOfLines, Worded
+from proofbook.generator.pages.elements.tables import Table, with_units
+from proofbook.generator.pages.environment import counted, unbroken
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.printing.markdown import plain
+from proofbook.generator.values import claim_formula, regime, units
+from proofbook.generator.values.claim_formula import SIGNS, in_same_form, off_by
+from proofbook.generator.values.machines import disagree
+from proofbook.generator.values.value import Value, numeric
+from proofbook.generator.values.verdicts import UNDECIDED, Judged
+from proofbook.runners.core.trace.fields import NBSP
+from proofbook.runners.planner.answers.plan_grid import PREFIX
 
 MAX_DIGITS = 12
 CLOSE, MORE_DIGITS = 1e-3, 6  # where three digits would make much of a difference

@@ -14,23 +14,23 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput
-from generator.content.lesson import CostFile, CostTable
-from generator.figures.step_rules import number
-from generator.pages.draft import Draft
-from generator.pages.elements.element import Block, Content, Element, Fold
-from generator.pages.elements.programs import run_link
-from generator.pages.elements.tables import Row, Table
-from generator.pages.environment import label, typed
-from generator.pages.views.claims import BOUNDS, css_of, sides_of, tolerance_of
-from generator.printing.folio import ABSENT, Folio
-from generator.values import calculator as calculators
-from generator.values import units
-from generator.values.calculator import Checked
-from generator.values.claim_formula import formula_of, observed_run, off_by
-from generator.values.value import Value, numeric
-from generator.values.verdicts import Judged
-from runners.core.trace.schema import Setting
+from proofbook.generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput
+from proofbook.generator.content.lesson import CostFile, CostTable
+from proofbook.generator.figures.step_rules import number
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements.element import Block, Content, Element, Fold
+from proofbook.generator.pages.elements.programs import run_link
+from proofbook.generator.pages.elements.tables import Row, Table
+from proofbook.generator.pages.environment import label, typed
+from proofbook.generator.pages.views.claims import BOUNDS, css_of, sides_of, tolerance_of
+from proofbook.generator.printing.folio import ABSENT, Folio
+from proofbook.generator.values import calculator as calculators
+from proofbook.generator.values import units
+from proofbook.generator.values.calculator import Checked
+from proofbook.generator.values.claim_formula import formula_of, observed_run, off_by
+from proofbook.generator.values.value import Value, numeric
+from proofbook.generator.values.verdicts import Judged
+from proofbook.runners.core.trace.schema import Setting
 
 STARTED = 4  # digits of a number that is no whole one
 # Models of the buttons, trained in bf16 with Adam: sizes of a plan, cited rates of devices.

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from generator.content.chain import HOOD, DeepPage, chain
-from generator.content.lesson import BuildStep, DeepFile, Myth, Pitfall
-from generator.pages.draft import Draft
-from generator.pages.elements import programs
-from generator.pages.elements.element import Aside, Block, Element, Fold
-from generator.pages.elements.programs import ListedProgram, PrintedText, WholeProgram
+from proofbook.generator.content.chain import HOOD, DeepPage, chain
+from proofbook.generator.content.lesson import BuildStep, DeepFile, Myth, Pitfall
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements import programs
+from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold
+from proofbook.generator.pages.elements.programs import ListedProgram, PrintedText, WholeProgram
 
 Parts = Iterator[Element | Markup]
 

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from generator.content.book import Book
-from generator.content.claim import Reference, Verdict
-from generator.content.shelf import published_references
-from generator.pages.draft import Draft
-from generator.pages.elements.element import Block, Element, Fold, Worded
-from generator.pages.elements.tables import Table
-from generator.pages.environment import counted
-from generator.pages.views.claims import CitedSources, cited, measured_by
-from generator.printing.folio import Folio
-from generator.values.claim_formula import off_by
-from generator.values.machines import disagree
-from generator.values.value import numeric
-from generator.values.verdicts import UNDECIDED
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.claim import Reference, Verdict
+from proofbook.generator.content.shelf import published_references
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements.element import Block, Element, Fold, Worded
+from proofbook.generator.pages.elements.tables import Table
+from proofbook.generator.pages.environment import counted
+from proofbook.generator.pages.views.claims import CitedSources, cited, measured_by
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values.claim_formula import off_by
+from proofbook.generator.values.machines import disagree
+from proofbook.generator.values.value import numeric
+from proofbook.generator.values.verdicts import UNDECIDED
 
 NUM_FURTHEST = 5
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from generator.content.book import Book
-from generator.content.shelf import TraceOnPage, measure_command
-from generator.pages.elements.element import Content, Heading
-from generator.pages.sheets import Sheet
-from generator.pages.views.ways import Groups, Rail
-from generator.printing.folio import Folio
-from generator.printing.sources import command
-from runners.core.trace.records import Run, software
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.shelf import TraceOnPage, measure_command
+from proofbook.generator.pages.elements.element import Content, Heading
+from proofbook.generator.pages.sheets import Sheet
+from proofbook.generator.pages.views.ways import Groups, Rail
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.printing.sources import command
+from proofbook.runners.core.trace.records import Run, software
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from itertools import groupby
 
 from markupsafe import Markup, escape
 
-from generator.content.glossary import Term
-from generator.pages.draft import Draft
-from generator.pages.elements.element import Element, Heading, NarrowingField, Unfound
-from generator.pages.elements.programs import run_link
-from generator.printing.markdown import unlinked
+from proofbook.generator.content.glossary import Term
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements.element import Element, Heading, NarrowingField, Unfound
+from proofbook.generator.pages.elements.programs import run_link
+from proofbook.generator.printing.markdown import unlinked
 
 TERMS = "assets/terms.js"  # sources.js knows it
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from generator.content.guide import Edge, GuideFile, Symptom, Technique
-from generator.pages.draft import Draft
-from generator.pages.elements.element import (
+from proofbook.generator.content.guide import Edge, GuideFile, Symptom, Technique
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements.element import (
     Aside,
     Block,
     Element,
@@ -18,10 +18,10 @@ from generator.pages.elements.element import (
     ListOfLines,
     Worded,
 )
-from generator.pages.elements.programs import run_link
-from generator.pages.views import plans
-from generator.pages.views.claims import JudgedClaim, runs_behind, verdict_rows
-from generator.printing.markdown import plain
+from proofbook.generator.pages.elements.programs import run_link
+from proofbook.generator.pages.views import plans
+from proofbook.generator.pages.views.claims import JudgedClaim, runs_behind, verdict_rows
+from proofbook.generator.printing.markdown import plain
 
 LEVEL = 2  # of the headings of a page's own questions
 

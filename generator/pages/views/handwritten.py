@@ -6,18 +6,18 @@ from dataclasses import dataclass, replace
 from markdown import Markdown  # type: ignore[import-untyped]
 from markupsafe import Markup
 
-from generator.content.book import Book
-from generator.content.exhibit import Listing, Verified
-from generator.content.handwritten import Fenced, split
-from generator.content.prose import Formula, slotted
-from generator.content.quiz import Item, QuizFence
-from generator.pages.draft import Draft
-from generator.pages.elements import programs, questions
-from generator.pages.elements.element import Apart, Element, Fold, Heading
-from generator.pages.views import watched
-from generator.printing.folio import escaped_heading
-from generator.printing.markdown import put_into
-from runners.verify.report import Watched
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.exhibit import Listing, Verified
+from proofbook.generator.content.handwritten import Fenced, split
+from proofbook.generator.content.prose import Formula, slotted
+from proofbook.generator.content.quiz import Item, QuizFence
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements import programs, questions
+from proofbook.generator.pages.elements.element import Apart, Element, Fold, Heading
+from proofbook.generator.pages.views import watched
+from proofbook.generator.printing.folio import escaped_heading
+from proofbook.generator.printing.markdown import put_into
+from proofbook.runners.verify.report import Watched
 
 Parts = Iterator[Element | Markup]
 

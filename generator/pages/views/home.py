@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from generator.content.book import Topic
-from generator.content.topic import Survivor
-from generator.pages.draft import Draft
-from generator.pages.elements.element import Aside, Block, Element
-from generator.pages.views import ways
-from generator.pages.views.plans import which_fit
-from generator.pages.views.ways import Groups, Step
-from generator.printing.folio import Folio
-from generator.values.filters import ended
-from generator.values.value import Value, numeric
+from proofbook.generator.content.book import Topic
+from proofbook.generator.content.topic import Survivor
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements.element import Aside, Block, Element
+from proofbook.generator.pages.views import ways
+from proofbook.generator.pages.views.plans import which_fit
+from proofbook.generator.pages.views.ways import Groups, Step
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values.filters import ended
+from proofbook.generator.values.value import Value, numeric
 
 MARGIN = 1.35  # of the axis beyond the longest bar, for its number
 TRAINS = "trains"  # the outcome of a run that completed

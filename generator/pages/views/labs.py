@@ -8,18 +8,18 @@ from collections.abc import Iterator
 
 from markupsafe import Markup
 
-from generator.content.book import Topic
-from generator.content.exhibit import Listing
-from generator.content.lab import LabFile
-from generator.content.shelf import LABS
-from generator.pages.draft import Draft
-from generator.pages.elements.element import Aside, Block, Content, Element, Fold
-from generator.pages.elements.programs import Command
-from generator.pages.elements.tables import Row, Table
-from generator.pages.environment import label
-from generator.printing.folio import Folio
-from runners.labs.shelf import EVERYWHERE, LENT
-from runners.traces.differences import wrong_programs
+from proofbook.generator.content.book import Topic
+from proofbook.generator.content.exhibit import Listing
+from proofbook.generator.content.lab import LabFile
+from proofbook.generator.content.shelf import LABS
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements.element import Aside, Block, Content, Element, Fold
+from proofbook.generator.pages.elements.programs import Command
+from proofbook.generator.pages.elements.tables import Row, Table
+from proofbook.generator.pages.environment import label
+from proofbook.generator.printing.folio import Folio
+from proofbook.runners.labs.shelf import EVERYWHERE, LENT
+from proofbook.runners.traces.differences import wrong_programs
 
 ENDED = {"deadlocked": "it hangs", "failed": "it ends with an exception"}
 HELD = Markup(

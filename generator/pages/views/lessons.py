@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from markupsafe import Markup, escape
 
-from generator.content import lesson as files
-from generator.content.exhibit import ExplainedProgram, Listing
-from generator.pages.draft import Draft
-from generator.pages.elements import programs
-from generator.pages.elements.element import Aside, Block, Element, Fold
-from generator.pages.elements.tables import Table
-from generator.pages.views import claims, plans
+from proofbook.generator.content import lesson as files
+from proofbook.generator.content.exhibit import ExplainedProgram, Listing
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements import programs
+from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold
+from proofbook.generator.pages.elements.tables import Table
+from proofbook.generator.pages.views import claims, plans
 
 Parts = Iterator[Element | Markup]
 # The titles in a summary of what to keep of a lesson, by its mode.

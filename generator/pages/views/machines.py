@@ -8,22 +8,22 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from generator.content.book import Book
-from generator.content.shelf import MachineFolder, TraceOnPage, measure_command
-from generator.pages.draft import Draft
-from generator.pages.elements.element import Aside, Element, Facts, Fold, Worded
-from generator.pages.elements.tables import with_units
-from generator.pages.environment import unbroken
-from generator.pages.views import trials
-from generator.pages.views.claims import proofs
-from generator.pages.views.frame import reproduce_command
-from generator.printing.folio import ABSENT, Folio
-from generator.values import units
-from generator.values.evaluation import Evidence
-from generator.values.regime import CROWDED, is_crowded, num_ranks
-from generator.values.value import Value, computed, numeric
-from runners.core.trace.fields import Key
-from runners.core.trace.records import NO_TORCH, Run, Trace
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.shelf import MachineFolder, TraceOnPage, measure_command
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements.element import Aside, Element, Facts, Fold, Worded
+from proofbook.generator.pages.elements.tables import with_units
+from proofbook.generator.pages.environment import unbroken
+from proofbook.generator.pages.views import trials
+from proofbook.generator.pages.views.claims import proofs
+from proofbook.generator.pages.views.frame import reproduce_command
+from proofbook.generator.printing.folio import ABSENT, Folio
+from proofbook.generator.values import units
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.regime import CROWDED, is_crowded, num_ranks
+from proofbook.generator.values.value import Value, computed, numeric
+from proofbook.runners.core.trace.fields import Key
+from proofbook.runners.core.trace.records import NO_TORCH, Run, Trace
 
 FACTS = (
     ("Processor", "cpu"), ("Cores", "num_cores"), ("Memory", "memory_bytes"),

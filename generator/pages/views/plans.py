@@ -15,34 +15,34 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from generator.checks.lesson_checks import planned as planned_in
-from generator.content.lesson import WhyFile
-from generator.content.plan_page import Device, OrderPart, PlanFile
-from generator.content.shelf import TraceOnPage
-from generator.figures.play.bar_views import MOST as LONGEST
-from generator.figures.play.bar_views import plans as bars
-from generator.figures.play.frame import packed
-from generator.figures.play.states import Control, PlayState
-from generator.pages.draft import Draft
-from generator.pages.elements.element import Aside, Block, Element, Fold
-from generator.pages.elements.programs import Command
-from generator.pages.elements.tables import Row, Table
-from generator.pages.environment import counted, label
-from generator.pages.views import published
-from generator.pages.views.claims import proofs
-from generator.printing.folio import Folio, breakable
-from generator.printing.markdown import plain
-from generator.values import units
-from generator.values.filters import each, largest
-from generator.values.units import Unit
-from generator.values.value import Value, computed, numeric
-from runners.planner.answers import rates
-from runners.planner.answers.answer import Layout, PlanAnswer, answers_of, needs, verdict
-from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.plan_grid import named_rows
-from runners.planner.answers.question import PlanError
-from runners.planner.answers.search import LayoutChoice, choose
-from runners.planner.program import command_of
+from proofbook.generator.checks.lesson_checks import planned as planned_in
+from proofbook.generator.content.lesson import WhyFile
+from proofbook.generator.content.plan_page import Device, OrderPart, PlanFile
+from proofbook.generator.content.shelf import TraceOnPage
+from proofbook.generator.figures.play.bar_views import MOST as LONGEST
+from proofbook.generator.figures.play.bar_views import plans as bars
+from proofbook.generator.figures.play.frame import packed
+from proofbook.generator.figures.play.states import Control, PlayState
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold
+from proofbook.generator.pages.elements.programs import Command
+from proofbook.generator.pages.elements.tables import Row, Table
+from proofbook.generator.pages.environment import counted, label
+from proofbook.generator.pages.views import published
+from proofbook.generator.pages.views.claims import proofs
+from proofbook.generator.printing.folio import Folio, breakable
+from proofbook.generator.printing.markdown import plain
+from proofbook.generator.values import units
+from proofbook.generator.values.filters import each, largest
+from proofbook.generator.values.units import Unit
+from proofbook.generator.values.value import Value, computed, numeric
+from proofbook.runners.planner.answers import rates
+from proofbook.runners.planner.answers.answer import Layout, PlanAnswer, answers_of, needs, verdict
+from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.runners.planner.answers.plan_grid import named_rows
+from proofbook.runners.planner.answers.question import PlanError
+from proofbook.runners.planner.answers.search import LayoutChoice, choose
+from proofbook.runners.planner.program import command_of
 
 ID = "plan"
 BY_LAW = {

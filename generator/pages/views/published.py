@@ -11,17 +11,17 @@ from statistics import median
 
 from markupsafe import Markup
 
-from generator.content.plan_page import PeaksPage
-from generator.pages.draft import Draft
-from generator.pages.elements.element import Aside, Element, Fold
-from generator.pages.elements.tables import Row, Table
-from generator.pages.environment import counted, label
-from generator.printing.folio import Folio
-from generator.values.value import Value, computed, numeric
-from runners.core.trace.records import Run
-from runners.planner.answers import published as answers
-from runners.planner.answers.published import KINDS, MOST_ERROR, ORDER, PEAKS
-from runners.planner.answers.published_order import NEAR
+from proofbook.generator.content.plan_page import PeaksPage
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements.element import Aside, Element, Fold
+from proofbook.generator.pages.elements.tables import Row, Table
+from proofbook.generator.pages.environment import counted, label
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values.value import Value, computed, numeric
+from proofbook.runners.core.trace.records import Run
+from proofbook.runners.planner.answers import published as answers
+from proofbook.runners.planner.answers.published import KINDS, MOST_ERROR, ORDER, PEAKS
+from proofbook.runners.planner.answers.published_order import NEAR
 
 *ALLOCATED, RESERVED = KINDS
 MEDIAN = "the median of |simulated − published| / published"

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from generator.content.book import Topic
-from generator.content.lesson import RecallFile
-from generator.content.quiz import Item
-from generator.pages.draft import Draft
-from generator.pages.elements import questions
-from generator.pages.elements.element import Block, Element, Heading, ListOfLines
-from generator.pages.views import ways
-from generator.printing.folio import Folio
+from proofbook.generator.content.book import Topic
+from proofbook.generator.content.lesson import RecallFile
+from proofbook.generator.content.quiz import Item
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements import questions
+from proofbook.generator.pages.elements.element import Block, Element, Heading, ListOfLines
+from proofbook.generator.pages.views import ways
+from proofbook.generator.printing.folio import Folio
 
 VARIANTS = "assets/variants"
 RETURNS = (

@@ -15,16 +15,16 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from generator.content.lesson import Recorded, RecordedRow, TraceFile
-from generator.figures.drawings.lanes import IDLE, Lane, Travel, lanes
-from generator.pages.draft import Draft
-from generator.pages.elements.element import Block, Drawing, Element, Facts, Fold
-from generator.pages.elements.tables import Table
-from generator.printing.folio import Folio
-from generator.printing.markdown import Text, plain
-from generator.values.filters import shape
-from generator.values.value import Value
-from runners.core.trace.records import Move, PredictionStep, Run, Stage
+from proofbook.generator.content.lesson import Recorded, RecordedRow, TraceFile
+from proofbook.generator.figures.drawings.lanes import IDLE, Lane, Travel, lanes
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements.element import Block, Drawing, Element, Facts, Fold
+from proofbook.generator.pages.elements.tables import Table
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.printing.markdown import Text, plain
+from proofbook.generator.values.filters import shape
+from proofbook.generator.values.value import Value
+from proofbook.runners.core.trace.records import Move, PredictionStep, Run, Stage
 
 NUM_VALUES = 4
 DASH = Markup("–")

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from generator.checks import claim_checks
-from generator.content.claim import Reference, Statement
-from generator.content.exhibit import Listing
-from generator.pages.draft import Draft
-from generator.pages.elements.element import (
+from proofbook.generator.checks import claim_checks
+from proofbook.generator.content.claim import Reference, Statement
+from proofbook.generator.content.exhibit import Listing
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements.element import (
     Element,
     Fold,
     Heading,
@@ -18,12 +18,12 @@ from generator.pages.elements.element import (
     NarrowingField,
     Worded,
 )
-from generator.pages.elements.programs import ListedProgram, listing
-from generator.pages.views.claims import JudgedClaim, measured_by, verdict_row
-from generator.printing.folio import Folio
-from generator.printing.markdown import plain
-from generator.printing.sources import command
-from generator.values.verdicts import Judged
+from proofbook.generator.pages.elements.programs import ListedProgram, listing
+from proofbook.generator.pages.views.claims import JudgedClaim, measured_by, verdict_row
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.printing.markdown import plain
+from proofbook.generator.printing.sources import command
+from proofbook.generator.values.verdicts import Judged
 
 _SENTENCE_ENDS = re.compile(r"(?<=[.?!])\s+(?=[A-Z`*\[{])")
 SHOWN = 2  # sentences of a correction; the rest is closed

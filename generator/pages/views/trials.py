@@ -5,21 +5,21 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from generator.content.lesson import Trial, TryFile
-from generator.pages.draft import Draft
-from generator.pages.elements.element import Aside, Block, Element, ListOfLines
-from generator.pages.elements.programs import Command, PrintedText, run_link
-from generator.pages.elements.tables import Row, Table
-from generator.pages.environment import label
-from generator.pages.views.lessons import reveal
-from generator.printing.folio import Folio
-from generator.printing.markdown import whole_words
-from generator.printing.sources import PYTHON, moment
-from generator.values.evaluation import Evidence
-from runners.core.trace.fields import NBSP
-from runners.core.trace.records import Run, Trace
-from runners.system.book import program
-from runners.traces.summary import beside, summary_lines
+from proofbook.generator.content.lesson import Trial, TryFile
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements.element import Aside, Block, Element, ListOfLines
+from proofbook.generator.pages.elements.programs import Command, PrintedText, run_link
+from proofbook.generator.pages.elements.tables import Row, Table
+from proofbook.generator.pages.environment import label
+from proofbook.generator.pages.views.lessons import reveal
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.printing.markdown import whole_words
+from proofbook.generator.printing.sources import PYTHON, moment
+from proofbook.generator.values.evaluation import Evidence
+from proofbook.runners.core.trace.fields import NBSP
+from proofbook.runners.core.trace.records import Run, Trace
+from proofbook.runners.system.book import program
+from proofbook.runners.traces.summary import beside, summary_lines
 
 MAX_TRIES = 8  # the newest ones
 OWN_TITLES = "You changed", "#Yours", "#This page's", "When"

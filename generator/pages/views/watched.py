@@ -10,20 +10,20 @@ from functools import partial
 
 from markupsafe import Markup, escape
 
-from generator.figures.drawings.strip import Bar, strip
-from generator.figures.figures import FigureOnPage
-from generator.figures.picture import DrawnState, Picture
-from generator.pages.draft import Draft
-from generator.pages.elements.element import Aside, Element, ListOfLines
-from generator.pages.elements.figures import DrawnFigure
-from generator.pages.elements.tables import Table
-from generator.pages.environment import label, with_code
-from generator.printing.folio import breakable
-from generator.printing.markdown import whole_words
-from generator.printing.sources import PYTHON
-from runners.system.book import program
-from runners.verify.report import Cause, Finding, Off, Parameter, Watched
-from runners.verify.report import causes as known_causes
+from proofbook.generator.figures.drawings.strip import Bar, strip
+from proofbook.generator.figures.figures import FigureOnPage
+from proofbook.generator.figures.picture import DrawnState, Picture
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements.element import Aside, Element, ListOfLines
+from proofbook.generator.pages.elements.figures import DrawnFigure
+from proofbook.generator.pages.elements.tables import Table
+from proofbook.generator.pages.environment import label, with_code
+from proofbook.generator.printing.folio import breakable
+from proofbook.generator.printing.markdown import whole_words
+from proofbook.generator.printing.sources import PYTHON
+from proofbook.runners.system.book import program
+from proofbook.runners.verify.report import Cause, Finding, Off, Parameter, Watched
+from proofbook.runners.verify.report import causes as known_causes
 
 MOST = 1e9  # times that a bar shows
 # How the table is divided, in its order: what a reader sees of gradients, updates and losses.

@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from generator.content.book import Topic
-from generator.content.chain import DeepPage, chain
-from generator.content.lesson import DeepFile, Mode
-from generator.content.quiz import Item
-from generator.content.topic import HourStep
-from generator.items.kinds import digest_of
-from generator.items.kinds.kind import Kind
-from generator.pages.sheets import Sheet
-from generator.printing.folio import Folio
-from generator.values.evaluation import Evidence
+from proofbook.generator.content.book import Topic
+from proofbook.generator.content.chain import DeepPage, chain
+from proofbook.generator.content.lesson import DeepFile, Mode
+from proofbook.generator.content.quiz import Item
+from proofbook.generator.content.topic import HourStep
+from proofbook.generator.items.kinds import digest_of
+from proofbook.generator.items.kinds.kind import Kind
+from proofbook.generator.pages.sheets import Sheet
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values.evaluation import Evidence
 
 
 class Step(NamedTuple):

@@ -2,8 +2,8 @@
 
 import random
 
-from runners.core.declared.settings import Count, RunSettings, closed_form
-from runners.plain.experiment import Plain, Recorder
+from proofbook.runners.core.declared.settings import Count, RunSettings, closed_form
+from proofbook.runners.plain.experiment import Plain, Recorder
 
 
 class Settings(RunSettings):

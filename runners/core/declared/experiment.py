@@ -39,15 +39,15 @@ from typing import Any, Generic, Literal, Self
 
 from pydantic import ValidationError
 
-from runners.core.declared.settings import FreeSettings, RunSettings, S, SettingsError
-from runners.core.trace.records import Death
-from runners.core.trace.schema import Nature, Setting, Status
-from runners.system.book import ROOT, SEVERAL, experiment_files
-from runners.system.errors import FixableError, first_line, nearest, unknown
+from proofbook.runners.core.declared.settings import FreeSettings, RunSettings, S, SettingsError
+from proofbook.runners.core.trace.records import Death
+from proofbook.runners.core.trace.schema import Nature, Setting, Status
+from proofbook.runners.system.book import ROOT, SEVERAL, experiment_files
+from proofbook.runners.system.errors import FixableError, first_line, nearest, unknown
 
 # What a file of strategies imports, and nothing that declares runs may use.
 _ROOMS = ("core.ranks", "core.meters", "training", "judging", "labs")
-NEEDS_TORCH = ("torch", *(f"runners.{room}" for room in _ROOMS))
+NEEDS_TORCH = ("torch", *(f"proofbook.runners.{room}" for room in _ROOMS))
 PassName = Literal["timed", "metered", "budgeted"]
 Module = ModuleType | SimpleNamespace  # of an experiment
 Strategy = Callable[[Any], None]  # of a `runners.core.ranks.rank.Rank`
@@ -269,7 +269,8 @@ def _declared(name: str, path: Path) -> Module:
 
 def _whole_module(path: Path) -> Module:
     if path.is_relative_to(ROOT / "runners"):
-        return importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        return importlib.import_module(".".join(["proofbook", *parts]))
     return SimpleNamespace(**runpy.run_path(str(path), run_name=path.stem))
 
 

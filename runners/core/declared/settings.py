@@ -26,8 +26,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from pydantic_core import ErrorDetails
 from typing_extensions import TypeVar
 
-from runners.core.trace.schema import Setting
-from runners.system.errors import FixableError
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.system.errors import FixableError
 
 Count = Annotated[int, Field(ge=1)]
 CountOrZero = Annotated[int, Field(ge=0)]

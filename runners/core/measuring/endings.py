@@ -18,13 +18,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runners.core.declared.experiment import Declaration, PassName
-from runners.core.ranks.heartbeat import FIRST_BEAT, last_beat
-from runners.core.system.processes import IdleTime
-from runners.core.trace.outcome import RankOutcome
-from runners.core.trace.records import Failure
-from runners.core.trace.schema import Status
-from runners.system.errors import FixableError
+from proofbook.runners.core.declared.experiment import Declaration, PassName
+from proofbook.runners.core.ranks.heartbeat import FIRST_BEAT, last_beat
+from proofbook.runners.core.system.processes import IdleTime
+from proofbook.runners.core.trace.outcome import RankOutcome
+from proofbook.runners.core.trace.records import Failure
+from proofbook.runners.core.trace.schema import Status
+from proofbook.runners.system.errors import FixableError
 
 NO_REPORT = 70  # the exit code of a rank that could not even write down how it failed
 SIGNAL_NAMES = {number.value: number.name for number in signal.Signals}  # not all real-time ones

@@ -28,11 +28,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from runners.core.measuring.endings import NO_REPORT
-from runners.core.system import processes
-from runners.system.book import ROOT, enter_book, own_book
-from runners.system.errors import LaunchError
-from runners.system.progress_lines import Patience
+from proofbook.runners.core.measuring.endings import NO_REPORT
+from proofbook.runners.core.system import processes
+from proofbook.runners.system.book import ROOT, enter_book, own_book
+from proofbook.runners.system.errors import LaunchError
+from proofbook.runners.system.progress_lines import Patience
 
 Request = dict[str, Any]  # the run, pass, rank and files of a process
 FORKS = platform.system() == "Linux"
@@ -42,9 +42,10 @@ ENVIRONMENT = {
     # this torch asks NVML instead, should anything that is imported ask.
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
-# What a person has set of NCCL would change what a run measures. Which interface connects nodes is
-# theirs to say, and what NCCL prints measures nothing.
-UNSET, NOT_UNSET = ("NCCL_", "TORCH_NCCL_"), ("NCCL_SOCKET_IFNAME", "NCCL_DEBUG")
+# What a person has set of NCCL would change what a run measures. Which interface and adapters connect
+# nodes is theirs to say, and what NCCL prints measures nothing.
+UNSET = ("NCCL_", "TORCH_NCCL_")
+NOT_UNSET = ("NCCL_SOCKET_IFNAME", "NCCL_IB_", "NCCL_DEBUG")
 
 
 class ForkServer:
@@ -58,7 +59,7 @@ class ForkServer:
         inherited = {
             name: value
             for name, value in os.environ.items()
-            if name in NOT_UNSET or not name.startswith(UNSET)
+            if name.startswith(NOT_UNSET) or not name.startswith(UNSET)
         }
         self._pipe, theirs = multiprocessing.Pipe()
         command = [sys.executable, "-m", __name__]
@@ -136,7 +137,7 @@ def _run_rank(request: Request, server: int, book: Path | None) -> None:
     processes.end_with(server)
     enter_book(book)
     try:
-        from runners.core.ranks.process import preload, run_rank
+        from proofbook.runners.core.ranks.process import preload, run_rank
 
         preload()  # a forked rank finds all of it loaded
         run_rank(request)
@@ -151,7 +152,7 @@ def _run_rank(request: Request, server: int, book: Path | None) -> None:
 def _started(requests: list[Request]) -> list[BaseProcess]:
     """Start a rank for each request, in order."""
     if FORKS:
-        from runners.core.declared.experiment import find
+        from proofbook.runners.core.declared.experiment import find
 
         # What experiments import may take a second: it is loaded once for all of their ranks. One
         # that cannot be loaded fails in its ranks, which say so.
@@ -174,9 +175,9 @@ def serve(launcher: int, pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's to handle
     processes.end_with(launcher)
     if FORKS:
-        import runners.core.ranks.process
+        from proofbook.runners.core.ranks.process import preload
 
-        runners.core.ranks.process.preload()
+        preload()
     ranks: list[BaseProcess] = []
     pipe.send(("ready", None))
     while True:

@@ -4,14 +4,23 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from runners.core.declared.experiment import Declaration, PassName
-from runners.core.declared.settings import NUM_SETTLING_STEPS
-from runners.core.measuring.launch import ALLOCATORS, PassResult, Place
-from runners.core.meters.spans import split_waiting
-from runners.core.trace.measured import SampledSeconds, Timing
-from runners.core.trace.outcome import EpochPart, RankOutcome
-from runners.core.trace.records import Epoch, Failure, Held, Move, RankEpoch, RankRecord, Run, Stage
-from runners.core.trace.schema import Status
+from proofbook.runners.core.declared.experiment import Declaration, PassName
+from proofbook.runners.core.declared.settings import NUM_SETTLING_STEPS
+from proofbook.runners.core.measuring.launch import ALLOCATORS, PassResult, Place
+from proofbook.runners.core.meters.spans import split_waiting
+from proofbook.runners.core.trace.measured import SampledSeconds, Timing
+from proofbook.runners.core.trace.outcome import EpochPart, RankOutcome
+from proofbook.runners.core.trace.records import (
+    Epoch,
+    Failure,
+    Held,
+    Move,
+    RankEpoch,
+    RankRecord,
+    Run,
+    Stage,
+)
+from proofbook.runners.core.trace.schema import Status
 
 Known = TypeVar("Known")
 MAX_SAMPLES = 200  # raw samples kept: enough for any quantile, small enough for a trace

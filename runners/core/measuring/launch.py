@@ -19,17 +19,22 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from runners.core.declared.experiment import Declaration, Experiment, PassName, on_device
-from runners.core.measuring.endings import LiveRank, cause_among, is_full, why_not_measured
-from runners.core.measuring.forkserver import ForkServer
-from runners.core.ranks.heartbeat import Beat
-from runners.core.system.links import linked
-from runners.core.system.processes import IdleTime, are_idle
-from runners.core.system.scratch import Scratch
-from runners.core.trace import machine
-from runners.core.trace.outcome import RankOutcome
-from runners.core.trace.records import Failure
-from runners.system import stopping
+from proofbook.runners.core.declared.experiment import Declaration, Experiment, PassName, on_device
+from proofbook.runners.core.measuring.endings import (
+    LiveRank,
+    cause_among,
+    is_full,
+    why_not_measured,
+)
+from proofbook.runners.core.measuring.forkserver import ForkServer
+from proofbook.runners.core.ranks.heartbeat import Beat
+from proofbook.runners.core.system.links import linked
+from proofbook.runners.core.system.processes import IdleTime, are_idle
+from proofbook.runners.core.system.scratch import Scratch
+from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.outcome import RankOutcome
+from proofbook.runners.core.trace.records import Failure
+from proofbook.runners.system import stopping
 
 # Freed blocks must go back to the kernel where peaks are read or budgets set. The kernel then
 # clears every page anew, which is most of an FSDP step; under a budget huge pages halve that, and a

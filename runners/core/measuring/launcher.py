@@ -12,11 +12,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from runners.core.declared.experiment import Declaration, Experiment, PassName, find
-from runners.core.measuring.endings import cause_among
-from runners.core.measuring.launch import Launcher, PassResult, Watch
-from runners.core.trace.outcome import RankOutcome
-from runners.session.peers import Peers
+from proofbook.runners.core.declared.experiment import Declaration, Experiment, PassName, find
+from proofbook.runners.core.measuring.endings import cause_among
+from proofbook.runners.core.measuring.launch import Launcher, PassResult, Watch
+from proofbook.runners.core.trace.outcome import RankOutcome
+from proofbook.runners.session.peers import Peers
 
 # Ranks here may wait for a long step on another node: silence alone does not mean that they hang.
 SILENCE_SECONDS = 60.0

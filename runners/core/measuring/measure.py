@@ -12,22 +12,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
-from runners.core.declared.experiment import Declaration, Experiment, PassName, find
-from runners.core.measuring.endings import NotMeasuredError, UnfinishedError, missing_resource
-from runners.core.measuring.gather import gather, skipped
-from runners.core.measuring.launch import Launcher, PassResult, Place
-from runners.core.measuring.quiet import Readings
-from runners.core.system.links import cannot_link
-from runners.core.trace import machine
-from runners.core.trace.records import Code, Machine, Quiet, Run, Trace, trace_of
-from runners.core.trace.spread import leaves, spread_of
-from runners.session.pending import Pending, part_of
-from runners.session.progress import Progress
-from runners.system.book import ROOT
-from runners.system.errors import FixableError
-from runners.system.files import TORN
-from runners.traces.digest import program_digests, source_digest
-from runners.traces.files import write
+from proofbook.runners.core.declared.experiment import Declaration, Experiment, PassName, find
+from proofbook.runners.core.measuring.endings import (
+    NotMeasuredError,
+    UnfinishedError,
+    missing_resource,
+)
+from proofbook.runners.core.measuring.gather import gather, skipped
+from proofbook.runners.core.measuring.launch import Launcher, PassResult, Place
+from proofbook.runners.core.measuring.quiet import Readings
+from proofbook.runners.core.system.links import cannot_link
+from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.records import Code, Machine, Quiet, Run, Trace, trace_of
+from proofbook.runners.core.trace.spread import leaves, spread_of
+from proofbook.runners.session.pending import Pending, part_of
+from proofbook.runners.session.progress import Progress
+from proofbook.runners.system.book import ROOT
+from proofbook.runners.system.errors import FixableError
+from proofbook.runners.system.files import TORN
+from proofbook.runners.traces.digest import program_digests, source_digest
+from proofbook.runners.traces.files import write
 
 # Of torch's own kernels, MKL and oneDNN. Under each, sums round otherwise than where a processor
 # chooses for itself, AMD's or Intel's: on AMD's, MKL gives with AVX2 what it gives unasked.

@@ -11,7 +11,7 @@ readings differed by at most 0.7 %.
 import time
 from pathlib import Path
 
-from runners.core.trace.records import Canary, Quiet
+from proofbook.runners.core.trace.records import Canary, Quiet
 
 STAT = Path("/proc/stat")
 LOAD_SECONDS = 0.25

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 
-from runners.core.trace.outcome import Event
+from proofbook.runners.core.trace.outcome import Event
 
 # Kernels of NCCL. Until 2.18 ncclKernel_AllReduce_RING_LL_Sum_float, since 2.19
 # ncclDevKernel_AllReduce_Sum_f32_RING_LL (NCCL's src/device/generate.py), and since 2.27 also

@@ -15,10 +15,10 @@ fits. *Allocated* bytes are those of whole blocks, which may be larger than what
 
 import torch
 
-from runners.core.meters.kernel import TOLERANCE_SHARE, MeterDisagreesError
-from runners.core.meters.refusal import Limit
-from runners.core.system import accelerator
-from runners.core.trace.measured import AllocatorMemory, Memory
+from proofbook.runners.core.meters.kernel import TOLERANCE_SHARE, MeterDisagreesError
+from proofbook.runners.core.meters.refusal import Limit
+from proofbook.runners.core.system import accelerator
+from proofbook.runners.core.trace.measured import AllocatorMemory, Memory
 
 BLOCK_BYTES = 512  # the allocator rounds each block up to a multiple of it
 

@@ -16,7 +16,7 @@ set of headers.
 import time
 from pathlib import Path
 
-from runners.core.system.links import INTERFACE
+from proofbook.runners.core.system.links import INTERFACE
 
 # Ethernet, IPv4, and TCP with its time stamps: what Linux sends in each frame of a connection.
 HEADER_BYTES = 14 + 20 + 20 + 12

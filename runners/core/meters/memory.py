@@ -20,7 +20,7 @@ import torch
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
-from runners.core.meters.collectives import (
+from proofbook.runners.core.meters.collectives import (
     EVERY_RANK,
     NAMESPACES,
     OPERATIONS,
@@ -30,9 +30,9 @@ from runners.core.meters.collectives import (
     payload_bytes,
     tensors_in,
 )
-from runners.core.system.gloo_threads import GlooThreads
-from runners.core.trace.measured import Collective, Memory, MemoryClasses, Transfer
-from runners.core.trace.records import Move
+from proofbook.runners.core.system.gloo_threads import GlooThreads
+from proofbook.runners.core.trace.measured import Collective, Memory, MemoryClasses, Transfer
+from proofbook.runners.core.trace.records import Move
 
 # Operations whose tensors belong to a wrapper that communicates, not to the model's own data.
 BUCKETED = {"all_reduce", "all_gather", "reduce_scatter"}

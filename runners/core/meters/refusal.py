@@ -12,8 +12,8 @@ sees the refused operation while its arguments are still there.
 from contextlib import suppress
 from typing import Any
 
-from runners.core.meters.collectives import Operations
-from runners.core.meters.kernel import heap_bytes
+from proofbook.runners.core.meters.collectives import Operations
+from proofbook.runners.core.meters.kernel import heap_bytes
 
 _HELD = "proofbook_held_bytes"
 

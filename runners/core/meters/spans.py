@@ -11,8 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
 
-from runners.core.trace.measured import RankTime, Span
-from runners.core.trace.outcome import Event
+from proofbook.runners.core.trace.measured import RankTime, Span
+from proofbook.runners.core.trace.outcome import Event
 
 UPDATE = "optimizer"  # the phase that `runners.core.ranks.phases` calls so; torch stays out of here
 SHORTEST_SHARE = 0.002  # of a step: shorter spans are drawn into their neighbour; sums keep them

@@ -11,9 +11,9 @@ from io import StringIO
 import torch
 import torch.distributed as dist
 
-from runners.core.declared.experiment import Strategy
-from runners.core.meters.kernel import KernelPeak, MeterDisagreesError, return_free_heap
-from runners.core.ranks.rank import Rank
+from proofbook.runners.core.declared.experiment import Strategy
+from proofbook.runners.core.meters.kernel import KernelPeak, MeterDisagreesError, return_free_heap
+from proofbook.runners.core.ranks.rank import Rank
 
 MOST_FURTHER_CALLS = 3
 

@@ -23,20 +23,20 @@ from torch import nn
 from torch._C._distributed_c10d import FileStore, PrefixStore, Store, TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.core.declared.experiment import Declaration, find
-from runners.core.meters.allocator import AllocatorLimit
-from runners.core.meters.kernel import heap_bytes, refuse_huge_pages
-from runners.core.meters.memory import MemoryMeter
-from runners.core.meters.refusal import DataSegmentLimit, held_bytes_at
-from runners.core.ranks.confirm import confirm_memory
-from runners.core.ranks.heartbeat import Heart
-from runners.core.ranks.phases import BASE
-from runners.core.ranks.rank import Rank
-from runners.core.system import accelerator
-from runners.core.system.links import enter
-from runners.core.trace.records import Failure
-from runners.core.trace.schema import Status
-from runners.system.files import write_json
+from proofbook.runners.core.declared.experiment import Declaration, find
+from proofbook.runners.core.meters.allocator import AllocatorLimit
+from proofbook.runners.core.meters.kernel import heap_bytes, refuse_huge_pages
+from proofbook.runners.core.meters.memory import MemoryMeter
+from proofbook.runners.core.meters.refusal import DataSegmentLimit, held_bytes_at
+from proofbook.runners.core.ranks.confirm import confirm_memory
+from proofbook.runners.core.ranks.heartbeat import Heart
+from proofbook.runners.core.ranks.phases import BASE
+from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.system import accelerator
+from proofbook.runners.core.system.links import enter
+from proofbook.runners.core.trace.records import Failure
+from proofbook.runners.core.trace.schema import Status
+from proofbook.runners.system.files import write_json
 
 PATIENCE = timedelta(minutes=30)  # the launcher decides what hangs, not a collective's time-out
 _REQUESTED = re.compile(r"[Tt]ried to allocate ([\d.]+) (bytes|[KMG]iB)")

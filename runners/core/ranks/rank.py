@@ -27,19 +27,19 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from runners.core.declared.experiment import Declaration, PassName
-from runners.core.declared.settings import S
-from runners.core.meters.activity import ActivityMeter
-from runners.core.meters.allocator import AllocatorPeak, with_allocator
-from runners.core.meters.kernel import KernelPeak, disagreement
-from runners.core.meters.link import LinkMeter
-from runners.core.meters.memory import MemoryMeter, local
-from runners.core.meters.refusal import Limit
-from runners.core.ranks.heartbeat import Heart
-from runners.core.ranks.phases import BASE, Phase, StepPhases
-from runners.core.ranks.recorder import Recorder, parameter_digest
-from runners.core.system import accelerator
-from runners.core.trace.measured import Memory
+from proofbook.runners.core.declared.experiment import Declaration, PassName
+from proofbook.runners.core.declared.settings import S
+from proofbook.runners.core.meters.activity import ActivityMeter
+from proofbook.runners.core.meters.allocator import AllocatorPeak, with_allocator
+from proofbook.runners.core.meters.kernel import KernelPeak, disagreement
+from proofbook.runners.core.meters.link import LinkMeter
+from proofbook.runners.core.meters.memory import MemoryMeter, local
+from proofbook.runners.core.meters.refusal import Limit
+from proofbook.runners.core.ranks.heartbeat import Heart
+from proofbook.runners.core.ranks.phases import BASE, Phase, StepPhases
+from proofbook.runners.core.ranks.recorder import Recorder, parameter_digest
+from proofbook.runners.core.system import accelerator
+from proofbook.runners.core.trace.measured import Memory
 
 # The first creates state, the second rebuilds DDP's buckets, the third is steady.
 NUM_METERED_STEPS = 3

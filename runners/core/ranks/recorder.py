@@ -13,11 +13,11 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from runners.core.declared.experiment import Declaration, PassName
-from runners.core.meters.memory import local
-from runners.core.trace.outcome import EpochPart, RankOutcome
-from runners.core.trace.records import Model, NonFinite, PredictionStep, Stage, Validation
-from runners.core.trace.schema import Quantity, Repeats, Setting, finite_or_none
+from proofbook.runners.core.declared.experiment import Declaration, PassName
+from proofbook.runners.core.meters.memory import local
+from proofbook.runners.core.trace.outcome import EpochPart, RankOutcome
+from proofbook.runners.core.trace.records import Model, NonFinite, PredictionStep, Stage, Validation
+from proofbook.runners.core.trace.schema import Quantity, Repeats, Setting, finite_or_none
 
 NUM_VALUES = 4
 MAX_NON_FINITE = 20  # listed a rank; a run that has diverged says nothing new at each later step

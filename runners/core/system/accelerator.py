@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runners.system.errors import FixableError
+from proofbook.runners.system.errors import FixableError
 
 if TYPE_CHECKING:
     import torch

@@ -27,9 +27,9 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 
-from runners.core.system import processes
-from runners.system import stopping
-from runners.system.errors import LaunchError
+from proofbook.runners.core.system import processes
+from proofbook.runners.system import stopping
+from proofbook.runners.system.errors import LaunchError
 
 INTERFACE = "link0"  # of every rank, in its own namespace
 NAMES = Path("/run/netns")  # where `ip netns` keeps the names of namespaces

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from runners.core.system import gloo_threads
+from proofbook.runners.core.system import gloo_threads
 
 _SET_PARENT_DEATH_SIGNAL = 1  # of prctl
 # Fields of /proc/<pid>/stat behind the command, which may itself hold spaces and brackets.

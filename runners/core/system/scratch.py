@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from runners.system import stopping
+from proofbook.runners.system import stopping
 
 CLEAN_SECONDS = 2.0  # the longest that files of killed ranks may take to go
 POLL_SECONDS = 0.02

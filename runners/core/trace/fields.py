@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 
 from pydantic import BaseModel
 
-from runners.core.trace.schema import Quantity
+from proofbook.runners.core.trace.schema import Quantity
 
 Key = str | int
 Steps = tuple[Key, ...]  # of a path, from a run to one of its fields

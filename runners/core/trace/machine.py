@@ -17,11 +17,11 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from runners.core.system import accelerator
-from runners.core.trace.records import Accelerator, Circumstances, Machine
-from runners.system.book import ROOT, own_book
-from runners.system.errors import FixableError, unknown
-from runners.system.files import write_json, write_text
+from proofbook.runners.core.system import accelerator
+from proofbook.runners.core.trace.records import Accelerator, Circumstances, Machine
+from proofbook.runners.system.book import ROOT, own_book
+from proofbook.runners.system.errors import FixableError, unknown
+from proofbook.runners.system.files import write_json, write_text
 
 # Where commands write: in a clone, or in the current folder where the package was installed.
 HOME = ROOT if (ROOT / "pyproject.toml").is_file() else Path.cwd()

@@ -16,7 +16,7 @@ from __future__ import annotations
 import statistics
 from typing import Literal
 
-from runners.core.trace.schema import Activity, Record
+from proofbook.runners.core.trace.schema import Activity, Record
 
 
 class MemoryClasses(Record):

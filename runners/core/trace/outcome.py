@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pydantic import ConfigDict
 
-from runners.core.trace.records import (
+from proofbook.runners.core.trace.records import (
     Model,
     Move,
     NonFinite,
@@ -13,7 +13,7 @@ from runners.core.trace.records import (
     Stage,
     Validation,
 )
-from runners.core.trace.schema import Quantity, Record, Status
+from proofbook.runners.core.trace.schema import Quantity, Record, Status
 
 
 class EpochPart(Record):

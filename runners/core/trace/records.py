@@ -10,8 +10,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from runners.core.trace.measured import Collective, Memory, Timing
-from runners.core.trace.schema import (
+from proofbook.runners.core.trace.measured import Collective, Memory, Timing
+from proofbook.runners.core.trace.schema import (
     Guarded,
     Loss,
     Moment,
@@ -276,7 +276,7 @@ class Run(Record):
     circumstances: Circumstances | None = None  # where they are not those of the whole trace
     label: str = ""  # the key of readers' words for the strategy; empty: the strategy
     # By field, without indices: the largest relative difference that fewer instructions of the
-    # processor make, above rounding (`traces/spread.py`); null: not measured.
+    # processor make, above rounding (`spread.py`); null: not measured.
     spread: dict[str, float] | None = None
 
     @property

@@ -8,8 +8,15 @@ to a loss, and to a count that depends on it. Pure; no torch.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from runners.core.trace.fields import Key, Steps, has_value_at, is_number, quantity, value_at
-from runners.core.trace.records import Run
+from proofbook.runners.core.trace.fields import (
+    Key,
+    Steps,
+    has_value_at,
+    is_number,
+    quantity,
+    value_at,
+)
+from proofbook.runners.core.trace.records import Run
 
 # Fields that are set, that are words for people, or whose times are compared by themselves.
 NOT_COMPARED = {

@@ -1,6 +1,6 @@
 """The bench of each lab: what a reader's code is called with, and the laws that it has to obey."""
 
-from runners.labs.benches import (
+from proofbook.runners.labs.benches import (
     accum_nosync,
     clipped_stages,
     dealt_sentences,
@@ -14,7 +14,7 @@ from runners.labs.benches import (
     tokens,
     zero1,
 )
-from runners.labs.grading import Bench
+from proofbook.runners.labs.grading import Bench
 
 _MODULES: tuple[Bench, ...] = (
     mean, ring, tokens, zero1, fsdp_unit, tensor_mlp, recompute, accum_nosync, dealt_sentences,

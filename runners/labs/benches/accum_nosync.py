@@ -9,10 +9,10 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
-from runners.judging.comparison import Tensors
-from runners.judging.ranks import JudgedRank
-from runners.labs import laws
-from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
+from proofbook.runners.judging.comparison import Tensors
+from proofbook.runners.judging.ranks import JudgedRank
+from proofbook.runners.labs import laws
+from proofbook.runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
 
 PASSES = "forward passes"
 LEARNING_RATE, MOMENTUM = 0.1, 0.9

@@ -9,10 +9,10 @@ from types import ModuleType
 import torch
 from torch import Tensor, nn
 
-from runners.judging.comparison import Tensors
-from runners.judging.ranks import JudgedRank
-from runners.labs import laws
-from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
+from proofbook.runners.judging.comparison import Tensors
+from proofbook.runners.judging.ranks import JudgedRank
+from proofbook.runners.labs import laws
+from proofbook.runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
 
 LEARNING_RATE = 0.03
 NUMBER_BYTES = 4

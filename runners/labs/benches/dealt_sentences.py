@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from runners.judging.comparison import Tensors
-from runners.judging.ranks import JudgedRank
-from runners.labs import laws
-from runners.labs.grading import LabCase, Requirement
+from proofbook.runners.judging.comparison import Tensors
+from proofbook.runners.judging.ranks import JudgedRank
+from proofbook.runners.labs import laws
+from proofbook.runners.labs.grading import LabCase, Requirement
 
 PADDING = -100  # as a target; `cross_entropy` ignores it
 LEARNING_RATE = 0.5

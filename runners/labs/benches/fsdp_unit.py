@@ -9,10 +9,10 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from runners.judging.comparison import Tensors, first_rows
-from runners.judging.ranks import JudgedRank
-from runners.labs import laws
-from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement, backward, normal
+from proofbook.runners.judging.comparison import Tensors, first_rows
+from proofbook.runners.judging.ranks import JudgedRank
+from proofbook.runners.labs import laws
+from proofbook.runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement, backward, normal
 
 NUM_UNITS = 12
 NUM_STEPS = 2  # parameters that a program keeps from the first step are stale in the second

@@ -8,10 +8,10 @@ from types import ModuleType
 
 import torch
 
-from runners.judging.comparison import Tensors
-from runners.judging.ranks import JudgedRank
-from runners.labs import laws
-from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement, normal
+from proofbook.runners.judging.comparison import Tensors
+from proofbook.runners.judging.ranks import JudgedRank
+from proofbook.runners.labs import laws
+from proofbook.runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement, normal
 
 BUCKETS = 2  # the means of one, and one that gloo frees late
 

@@ -11,10 +11,17 @@ import torch
 import torch.utils.checkpoint
 from torch import Tensor, nn
 
-from runners.judging.comparison import Tensors
-from runners.judging.ranks import JudgedRank
-from runners.labs import laws
-from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement, backward, gradient_of, normal
+from proofbook.runners.judging.comparison import Tensors
+from proofbook.runners.judging.ranks import JudgedRank
+from proofbook.runners.labs import laws
+from proofbook.runners.labs.grading import (
+    ELEMENT_BYTES,
+    LabCase,
+    Requirement,
+    backward,
+    gradient_of,
+    normal,
+)
 
 SINGLE_NUMBERS_BYTES = 64
 WIDER = 4  # times as many hidden features

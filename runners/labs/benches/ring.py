@@ -8,10 +8,10 @@ from types import ModuleType
 
 import torch
 
-from runners.judging.comparison import Tensors, messages
-from runners.judging.ranks import JudgedRank
-from runners.labs import laws
-from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
+from proofbook.runners.judging.comparison import Tensors, messages
+from proofbook.runners.judging.ranks import JudgedRank
+from proofbook.runners.labs import laws
+from proofbook.runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:

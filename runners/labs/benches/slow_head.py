@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from runners.judging.comparison import Tensors
-from runners.judging.ranks import JudgedRank
-from runners.labs import laws
-from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
+from proofbook.runners.judging.comparison import Tensors
+from proofbook.runners.judging.ranks import JudgedRank
+from proofbook.runners.labs import laws
+from proofbook.runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
 
 LEARNING_RATE, MOMENTUM = 0.2, 0.9
 ALLOWED = ("new process group",)  # which DTensor makes where there is an accelerator

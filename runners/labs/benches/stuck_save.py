@@ -11,10 +11,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 
-from runners.judging.comparison import Tensors
-from runners.judging.ranks import JudgedRank
-from runners.labs import laws
-from runners.labs.grading import LabCase, Requirement
+from proofbook.runners.judging.comparison import Tensors
+from proofbook.runners.judging.ranks import JudgedRank
+from proofbook.runners.labs import laws
+from proofbook.runners.labs.grading import LabCase, Requirement
 
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
 ROWS = 12  # each layer has a multiple of these, so that 2, 3 and 4 ranks divide it

@@ -9,10 +9,17 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from runners.judging.comparison import Tensors
-from runners.judging.ranks import JudgedRank
-from runners.labs import laws
-from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement, backward, gradient_of, normal
+from proofbook.runners.judging.comparison import Tensors
+from proofbook.runners.judging.ranks import JudgedRank
+from proofbook.runners.labs import laws
+from proofbook.runners.labs.grading import (
+    ELEMENT_BYTES,
+    LabCase,
+    Requirement,
+    backward,
+    gradient_of,
+    normal,
+)
 
 NUM_BLOCKS = 2
 # The axis along which ranks divide a parameter: columns of the first weight, rows of the second.

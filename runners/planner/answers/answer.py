@@ -12,14 +12,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runners.closed_forms.steps import pipelined_work
-from runners.core.trace.schema import Record
-from runners.planner.answers import device_memory
-from runners.planner.answers.architecture import Architecture
-from runners.planner.answers.law_of_time import Bounds, Cluster, bounds, seconds_of_data
-from runners.planner.answers.order import Priority, priority
-from runners.planner.answers.plan_grid import Grid, GridRank, GridRow, GridState, named_rows
-from runners.planner.answers.question import PlannedModel, Question, TrainingSettings, strategy_of
+from proofbook.runners.closed_forms.steps import pipelined_work
+from proofbook.runners.core.trace.schema import Record
+from proofbook.runners.planner.answers import device_memory
+from proofbook.runners.planner.answers.architecture import Architecture
+from proofbook.runners.planner.answers.law_of_time import Bounds, Cluster, bounds, seconds_of_data
+from proofbook.runners.planner.answers.order import Priority, priority
+from proofbook.runners.planner.answers.plan_grid import (
+    Grid,
+    GridRank,
+    GridRow,
+    GridState,
+    named_rows,
+)
+from proofbook.runners.planner.answers.question import (
+    PlannedModel,
+    Question,
+    TrainingSettings,
+    strategy_of,
+)
 
 GIB = 2**30
 NEARLY = 0.01  # layouts that differ by a smaller share are equal

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import Field, TypeAdapter, model_validator
 
-from runners.core.declared.settings import Count
-from runners.core.trace.schema import Record
-from runners.system.book import ROOT
+from proofbook.runners.core.declared.settings import Count
+from proofbook.runners.core.trace.schema import Record
+from proofbook.runners.system.book import ROOT
 
 MOST_LAYERS, MOST_PARAMETERS = 1_000, 10**14  # no model that was published comes near
 PRESETS = ROOT / "content" / "planner" / "model_presets.yml"

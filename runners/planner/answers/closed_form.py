@@ -14,11 +14,11 @@ Rajbhandari et al., “ZeRO: Memory Optimizations Toward Training Trillion Param
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from runners.core.trace.measured import MemoryClasses
-from runners.planner.answers.answer import PlanAnswer
-from runners.planner.answers.plan_grid import GridRank
-from runners.planner.answers.question import Question, Strategy
-from runners.simulate.log import RESHARDED, AxisCalls
+from proofbook.runners.core.trace.measured import MemoryClasses
+from proofbook.runners.planner.answers.answer import PlanAnswer
+from proofbook.runners.planner.answers.plan_grid import GridRank
+from proofbook.runners.planner.answers.question import Question, Strategy
+from proofbook.runners.simulate.log import RESHARDED, AxisCalls
 
 _Call = tuple[str, str, int, float]  # operation, axis, ranks, and bytes of a step
 _STATE = {"adam": 8, "adam8bit": 2, "momentum": 4, "sgd": 0}  # bytes of each parameter

@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 import yaml
 from pydantic import ValidationError
 
-from runners.planner.answers.architecture import PRESETS, Architecture
-from runners.planner.answers.question import PlanError
-from runners.system.errors import nearest
+from proofbook.runners.planner.answers.architecture import PRESETS, Architecture
+from proofbook.runners.planner.answers.question import PlanError
+from proofbook.runners.system.errors import nearest
 
 LORA = "LoRA is not planned: a plan trains every parameter in 16 or 32 bits and needs more memory"
 TEXT_MODELS = ("LMHeadModel", "ForCausalLM")  # ends of the names of their classes

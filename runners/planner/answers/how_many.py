@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from runners.planner.answers.answer import GIB, Layout, layouts
-from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import PlanError, Question, Strategy, strategy_of
-from runners.planner.answers.search import Simulate, shortlist
+from proofbook.runners.planner.answers.answer import GIB, Layout, layouts
+from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.runners.planner.answers.question import PlanError, Question, Strategy, strategy_of
+from proofbook.runners.planner.answers.search import Simulate, shortlist
 
 MOST_DEVICES = 1024
 _NEAR = 2  # layouts of a strategy that fit by closed forms; times the fewest devices

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal, NamedTuple
 
-from runners.planner.answers.plan_grid import GridRank
-from runners.planner.answers.question import Strategy
-from runners.simulate.log import RESHARDED, AxisCalls
+from proofbook.runners.planner.answers.plan_grid import GridRank
+from proofbook.runners.planner.answers.question import Strategy
+from proofbook.runners.simulate.log import RESHARDED, AxisCalls
 
 Bottleneck = Literal["computing", "links within a node", "links between nodes"]
 # How often the payload passes, next to an all_gather.

@@ -7,7 +7,7 @@ the rule's choice was from the fastest layout of each published cluster.
 
 from typing import NamedTuple
 
-from runners.planner.answers.question import Question
+from proofbook.runners.planner.answers.question import Question
 
 KNOWN_TO = 64  # devices up to which the rule was near the fastest on most published clusters
 RECOMPUTATION = ("none", "selective", "all")

@@ -14,15 +14,30 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from runners.core.trace.measured import Collective, Memory, MemoryClasses, Timing
-from runners.core.trace.records import Circumstances, Code, RankRecord, Run, Trace, trace_of
-from runners.core.trace.schema import Guarded, Moment, Record, Setting, Version, digest_of, now
-from runners.planner.answers.architecture import model_presets
-from runners.planner.answers.device_memory import least_bytes, needed_bytes
-from runners.simulate.log import RESHARDED, AxisCalls
-from runners.system.book import ROOT
-from runners.traces import digest
-from runners.traces.files import read_record
+from proofbook.runners.core.trace.measured import Collective, Memory, MemoryClasses, Timing
+from proofbook.runners.core.trace.records import (
+    Circumstances,
+    Code,
+    RankRecord,
+    Run,
+    Trace,
+    trace_of,
+)
+from proofbook.runners.core.trace.schema import (
+    Guarded,
+    Moment,
+    Record,
+    Setting,
+    Version,
+    digest_of,
+    now,
+)
+from proofbook.runners.planner.answers.architecture import model_presets
+from proofbook.runners.planner.answers.device_memory import least_bytes, needed_bytes
+from proofbook.runners.simulate.log import RESHARDED, AxisCalls
+from proofbook.runners.system.book import ROOT
+from proofbook.runners.traces import digest
+from proofbook.runners.traces.files import read_record
 
 FOLDER = "planner/plans"  # of the content
 PREFIX = "plan_"  # of the names by which expressions call grids

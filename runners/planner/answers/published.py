@@ -13,13 +13,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from runners.core.trace.records import RankRecord, Run, Trace
-from runners.core.trace.schema import Setting, digest_of
-from runners.planner.answers import plan_grid
-from runners.planner.answers.plan_grid import PREFIX, Simulated, made_here
-from runners.system.book import ROOT
-from runners.traces import files
-from runners.traces.digest import code_digest
+from proofbook.runners.core.trace.records import RankRecord, Run, Trace
+from proofbook.runners.core.trace.schema import Setting, digest_of
+from proofbook.runners.planner.answers import plan_grid
+from proofbook.runners.planner.answers.plan_grid import PREFIX, Simulated, made_here
+from proofbook.runners.system.book import ROOT
+from proofbook.runners.traces import files
+from proofbook.runners.traces.digest import code_digest
 
 PLANNER = ROOT / "content" / "planner"
 KINDS = ("allocated", "active", "reserved")  # of memory, as a device's allocator counts it
@@ -42,7 +42,7 @@ class PublishedComparison(NamedTuple):
 
     def runs(self, names: Sequence[str] = ()) -> dict[str, Run]:
         """The runs, computed now; of a simulation those of these names alone, which must exist."""
-        module = import_module(f"runners.planner.{self.code.replace('/', '.')}")
+        module = import_module(f"proofbook.runners.planner.{self.code.replace('/', '.')}")
         runs: dict[str, Run] = module.runs(names) if self.simulates else module.runs()
         return runs
 

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from statistics import median
 
-from runners.core.trace.records import Run
-from runners.core.trace.schema import Setting
-from runners.planner.answers import closed_form
-from runners.planner.answers.answer import GIB, layouts
-from runners.planner.answers.published import run, run_name
-from runners.planner.answers.published_rows import RATES, PublishedRow, rows
+from proofbook.runners.core.trace.records import Run
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.planner.answers import closed_form
+from proofbook.runners.planner.answers.answer import GIB, layouts
+from proofbook.runners.planner.answers.published import run, run_name
+from proofbook.runners.planner.answers.published_rows import RATES, PublishedRow, rows
 
 NEAR = 0.1  # a layout that is slower by a smaller share is nearly as fast as the fastest
 FIRST = 3  # layouts of the rule that one measures

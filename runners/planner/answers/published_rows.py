@@ -13,13 +13,13 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError
 
-from runners.core.declared.settings import Count
-from runners.core.trace.schema import Record
-from runners.planner.answers.answer import GIB
-from runners.planner.answers.architecture import Architecture, Id
-from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.published import KINDS, PLANNER
-from runners.planner.answers.question import (
+from proofbook.runners.core.declared.settings import Count
+from proofbook.runners.core.trace.schema import Record
+from proofbook.runners.planner.answers.answer import GIB
+from proofbook.runners.planner.answers.architecture import Architecture, Id
+from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.runners.planner.answers.published import KINDS, PLANNER
+from proofbook.runners.planner.answers.question import (
     Implementation,
     PlanError,
     PlannedModel,

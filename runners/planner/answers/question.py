@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from math import prod
 from typing import Literal
 
-from runners.closed_forms.steps import layers_of_stages
-from runners.core.declared.settings import Count, FactorOrZero
-from runners.core.trace.schema import Record
-from runners.planner.answers.architecture import Architecture
-from runners.system.errors import FixableError, unknown
+from proofbook.runners.closed_forms.steps import layers_of_stages
+from proofbook.runners.core.declared.settings import Count, FactorOrZero
+from proofbook.runners.core.trace.schema import Record
+from proofbook.runners.planner.answers.architecture import Architecture
+from proofbook.runners.system.errors import FixableError, unknown
 
 Precision = Literal["fp32", "autocast", "bf16-mixed", "bf16"]
 Optimizer = Literal["sgd", "momentum", "adam", "adam8bit"]

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from functools import cache
 from statistics import quantiles
 
-from runners.core.trace.records import Run
-from runners.core.trace.schema import Setting
-from runners.planner.answers import closed_form
-from runners.planner.answers.answer import PlanAnswer
-from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.published import STEPS, run, run_name
-from runners.planner.answers.published_rows import RATES, PublishedRow, rows
-from runners.traces.files import read
+from proofbook.runners.core.trace.records import Run
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.planner.answers import closed_form
+from proofbook.runners.planner.answers.answer import PlanAnswer
+from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.runners.planner.answers.published import STEPS, run, run_name
+from proofbook.runners.planner.answers.published_rows import RATES, PublishedRow, rows
+from proofbook.runners.traces.files import read
 
 LEAST = 6  # clusters, with fewer of which there is no range
 ALIKE = 2.0  # times as many parameters, or as few, as a model may have that counts

@@ -11,8 +11,8 @@ from itertools import product
 from operator import attrgetter
 from typing import NamedTuple
 
-from runners.planner.answers import closed_form
-from runners.planner.answers.answer import (
+from proofbook.runners.planner.answers import closed_form
+from proofbook.runners.planner.answers.answer import (
     GIB,
     Layout,
     PlanAnswer,
@@ -21,12 +21,12 @@ from runners.planner.answers.answer import (
     memory_words,
     needs,
 )
-from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.order import KNOWN_TO, RECOMPUTATION
-from runners.planner.answers.published import ORDER
-from runners.planner.answers.question import PlanError, Question, Strategy, strategy_of
-from runners.planner.answers.rates import range_of
-from runners.traces.files import read
+from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.runners.planner.answers.order import KNOWN_TO, RECOMPUTATION
+from proofbook.runners.planner.answers.published import ORDER
+from proofbook.runners.planner.answers.question import PlanError, Question, Strategy, strategy_of
+from proofbook.runners.planner.answers.rates import range_of
+from proofbook.runners.traces.files import read
 
 Simulate = Callable[[Sequence[Question]], list[PlanAnswer]]
 MOST = 24  # layouts that a search simulates

@@ -22,7 +22,7 @@ from torch.distributed.tensor.experimental._context_parallel._attention import (
     _templated_ring_attention_backward,
 )
 
-from runners.planner.simulated.fused_kernels import attention, attention_backward
+from proofbook.runners.planner.simulated.fused_kernels import attention, attention_backward
 
 Exchange = Callable[[Tensor], Tensor]
 _FUNCTIONAL = torch.ops._c10d_functional

@@ -20,12 +20,12 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.core.meters.memory import CPU
-from runners.planner import program_template as program
-from runners.planner.answers.question import Question, Strategy
-from runners.planner.simulated import own_model
-from runners.planner.simulated.axes import TensorAxis
-from runners.planner.simulated.transformer import LocalExperts, RankPlan, RankTransformer
+from proofbook.runners.core.meters.memory import CPU
+from proofbook.runners.planner import program_template as program
+from proofbook.runners.planner.answers.question import Question, Strategy
+from proofbook.runners.planner.simulated import own_model
+from proofbook.runners.planner.simulated.axes import TensorAxis
+from proofbook.runners.planner.simulated.transformer import LocalExperts, RankPlan, RankTransformer
 
 CONTEXT, EXPERT = "context", "expert"  # describe groups of ranks that divide a sequence, experts
 

@@ -13,12 +13,12 @@ from contextlib import redirect_stdout, suppress
 from importlib import metadata
 from pathlib import Path
 
-from runners.core.trace.schema import digest_of
-from runners.planner.answers.answer import PlanAnswer
-from runners.planner.answers.plan_grid import engine_digest
-from runners.planner.answers.question import PlanError, Question
-from runners.simulate.processes import results
-from runners.traces.files import write
+from proofbook.runners.core.trace.schema import digest_of
+from proofbook.runners.planner.answers.answer import PlanAnswer
+from proofbook.runners.planner.answers.plan_grid import engine_digest
+from proofbook.runners.planner.answers.question import PlanError, Question
+from proofbook.runners.simulate.processes import results
+from proofbook.runners.traces.files import write
 
 CACHE = Path(".cache/plans")
 
@@ -57,8 +57,8 @@ def _answer(question: Question) -> PlanAnswer:
     """Simulate the ranks of a strategy that differ, in this process."""
     import torch
 
-    from runners.planner.simulated.one_rank import simulate_rank
-    from runners.planner.simulated.own_model import reason_of
+    from proofbook.runners.planner.simulated.one_rank import simulate_rank
+    from proofbook.runners.planner.simulated.own_model import reason_of
 
     logging.disable()  # torch logs a traceback of what it raises
     warnings.simplefilter("ignore")

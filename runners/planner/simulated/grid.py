@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from runners.core.trace.machine import num_cores
-from runners.core.trace.records import Run
-from runners.planner.answers.answer import question_of
-from runners.planner.answers.architecture import ModelPreset, model_presets
-from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.plan_grid import (
+from proofbook.runners.core.trace.machine import num_cores
+from proofbook.runners.core.trace.records import Run
+from proofbook.runners.planner.answers.answer import question_of
+from proofbook.runners.planner.answers.architecture import ModelPreset, model_presets
+from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.runners.planner.answers.plan_grid import (
     FOLDER,
     Grid,
     GridRow,
@@ -24,12 +24,17 @@ from runners.planner.answers.plan_grid import (
     read_grid,
     run_name,
 )
-from runners.planner.answers.question import PlanError, PlannedModel, Question, strategy_of
-from runners.planner.answers.search import microbatch_of, shortlist, to_measure
-from runners.planner.simulated.cache import answers
-from runners.system.book import ROOT
-from runners.system.errors import unknown
-from runners.traces.files import TraceError, write
+from proofbook.runners.planner.answers.question import (
+    PlanError,
+    PlannedModel,
+    Question,
+    strategy_of,
+)
+from proofbook.runners.planner.answers.search import microbatch_of, shortlist, to_measure
+from proofbook.runners.planner.simulated.cache import answers
+from proofbook.runners.system.book import ROOT
+from proofbook.runners.system.errors import unknown
+from proofbook.runners.traces.files import TraceError, write
 
 PLANS = ROOT / "content" / FOLDER
 STRATEGIES = {

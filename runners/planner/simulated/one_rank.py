@@ -14,19 +14,19 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor.parallel import loss_parallel
 
-from runners.closed_forms.steps import ring_bytes, share_bytes
-from runners.core.meters.memory import MemoryMeter, local
-from runners.planner.answers.plan_grid import GridRank
-from runners.planner.answers.question import Question, Strategy
-from runners.planner.simulated.built import CONTEXT, EXPERT, build, expert_data
-from runners.planner.simulated.own_model import RefusingMode, patched_for_own_code
-from runners.planner.simulated.step import EMBEDDING, Repeats, Step, repeats
-from runners.planner.simulated.transformer import LocalExperts
-from runners.planner.simulated.updates import RankOptimizer
-from runners.simulate.caching_allocator import replay
-from runners.simulate.log import AxisCalls, PhaseCalls
-from runners.simulate.meter import Meter
-from runners.simulate.stand_ins import simulating_rank
+from proofbook.runners.closed_forms.steps import ring_bytes, share_bytes
+from proofbook.runners.core.meters.memory import MemoryMeter, local
+from proofbook.runners.planner.answers.plan_grid import GridRank
+from proofbook.runners.planner.answers.question import Question, Strategy
+from proofbook.runners.planner.simulated.built import CONTEXT, EXPERT, build, expert_data
+from proofbook.runners.planner.simulated.own_model import RefusingMode, patched_for_own_code
+from proofbook.runners.planner.simulated.step import EMBEDDING, Repeats, Step, repeats
+from proofbook.runners.planner.simulated.transformer import LocalExperts
+from proofbook.runners.planner.simulated.updates import RankOptimizer
+from proofbook.runners.simulate.caching_allocator import replay
+from proofbook.runners.simulate.log import AxisCalls, PhaseCalls
+from proofbook.runners.simulate.meter import Meter
+from proofbook.runners.simulate.stand_ins import simulating_rank
 
 AXES = ("pipeline", "data", "tensor")
 

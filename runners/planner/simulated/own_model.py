@@ -29,15 +29,14 @@ from torch._subclasses.fake_tensor import (
 from torch.distributed.fsdp import FSDPModule
 from torch.nn import functional
 
-from runners.core.meters.collectives import tensors_in
-from runners.planner.answers.question import PlanError, PlannedModel, TrainingSettings
-from runners.simulate.fake_mode import ValuelessMode
-from runners.system.errors import first_line
+from proofbook.runners.core.meters.collectives import tensors_in
+from proofbook.runners.planner.answers.question import PlanError, PlannedModel, TrainingSettings
+from proofbook.runners.simulate.fake_mode import ValuelessMode
+from proofbook.runners.system.errors import first_line
 
-_ENTRY = (
-    "runners.planner.simulated.one_rank"  # what lies below it on the stack started the simulation
-)
-_NOT_THE_USERS = {*sys.stdlib_module_names, "torch", "numpy", "runners"}  # packages
+# What lies below it on the stack started the simulation.
+_ENTRY = "proofbook.runners.planner.simulated.one_rank"
+_NOT_THE_USERS = {*sys.stdlib_module_names, "torch", "numpy", "proofbook"}  # packages
 _LAYERS = "torch.nn.modules."
 
 # What torch says where a program asks for the bytes of a fake tensor.

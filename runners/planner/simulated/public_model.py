@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from runners.planner.answers.architecture import MOST_LAYERS, MOST_PARAMETERS, check_bound
-from runners.planner.answers.configuration import TEXT_MODELS
-from runners.planner.answers.question import PlanError, PlannedModel
+from proofbook.runners.planner.answers.architecture import MOST_LAYERS, MOST_PARAMETERS, check_bound
+from proofbook.runners.planner.answers.configuration import TEXT_MODELS
+from proofbook.runners.planner.answers.question import PlanError, PlannedModel
 
 
 class ModelSizes(NamedTuple):

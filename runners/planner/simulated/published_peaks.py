@@ -12,15 +12,15 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from runners.core.trace.machine import num_cores
-from runners.core.trace.records import Run
-from runners.core.trace.schema import Setting
-from runners.planner.answers import published_rows
-from runners.planner.answers.answer import PlanAnswer
-from runners.planner.answers.published import MOST_ERROR, run, run_name
-from runners.planner.answers.published_rows import MEASUREMENTS, Measurement, PublishedRow
-from runners.planner.answers.question import PlanError, Question
-from runners.planner.simulated.cache import answers
+from proofbook.runners.core.trace.machine import num_cores
+from proofbook.runners.core.trace.records import Run
+from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.planner.answers import published_rows
+from proofbook.runners.planner.answers.answer import PlanAnswer
+from proofbook.runners.planner.answers.published import MOST_ERROR, run, run_name
+from proofbook.runners.planner.answers.published_rows import MEASUREMENTS, Measurement, PublishedRow
+from proofbook.runners.planner.answers.question import PlanError, Question
+from proofbook.runners.planner.simulated.cache import answers
 
 
 @cache

@@ -22,12 +22,12 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import ScheduleInterleaved1F1B
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.core.meters.collectives import tensors_in
-from runners.core.meters.memory import MemoryMeter, local
-from runners.planner.answers.question import PlanError, Question
-from runners.planner.simulated import own_model
-from runners.planner.simulated.built import BuiltStage
-from runners.planner.simulated.updates import RankOptimizer
+from proofbook.runners.core.meters.collectives import tensors_in
+from proofbook.runners.core.meters.memory import MemoryMeter, local
+from proofbook.runners.planner.answers.question import PlanError, Question
+from proofbook.runners.planner.simulated import own_model
+from proofbook.runners.planner.simulated.built import BuiltStage
+from proofbook.runners.planner.simulated.updates import RankOptimizer
 
 LEAST_MICROBATCHES = 2  # one that stands for all but the last, and the last
 LAST = "last "

@@ -17,16 +17,16 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from runners.planner import program_template as program
-from runners.planner.answers.architecture import Architecture
-from runners.planner.answers.question import Implementation, TrainingSettings
-from runners.planner.simulated.axes import (
+from proofbook.runners.planner import program_template as program
+from proofbook.runners.planner.answers.architecture import Architecture
+from proofbook.runners.planner.answers.question import Implementation, TrainingSettings
+from proofbook.runners.planner.simulated.axes import (
     DividedCrossEntropy,
     RingAttention,
     TensorAxis,
     exchanged,
 )
-from runners.planner.simulated.fused_kernels import EPSILON, attention, rms_norm
+from proofbook.runners.planner.simulated.fused_kernels import EPSILON, attention, rms_norm
 
 program.SAVED.add(torch.ops.planning.attention.default)
 

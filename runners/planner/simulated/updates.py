@@ -13,8 +13,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from runners.core.meters.memory import local
-from runners.planner.answers.question import Implementation, TrainingSettings
+from proofbook.runners.core.meters.memory import local
+from proofbook.runners.planner.answers.question import Implementation, TrainingSettings
 
 BLOCK = 256  # values of an 8-bit state that share a scale, as in bitsandbytes
 LEAST_QUANTISED = 4096  # values; smaller parameters keep fp32 states, as there

@@ -3,8 +3,8 @@
 import torch
 import torch.distributed as dist
 
-from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, RunSettings
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.settings import Count, RunSettings
 
 QUESTION = "What happens when a reader sets something?"
 MEBIBYTE = 1 << 20

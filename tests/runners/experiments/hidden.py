@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
-from runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.experiment import Declaration
 
 QUESTION = "Does the check of the memory meter find what the meter misses?"
 WIDTH = 1400  # large beside what a process touches once

@@ -6,10 +6,10 @@ import time
 import torch
 import torch.distributed as dist
 
-from runners.core.declared.experiment import Declaration
-from runners.training import steps
-from runners.training.teacher import Lesson, Samples
-from runners.training.transfers import seconds_alone
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.training import steps
+from proofbook.runners.training.teacher import Lesson, Samples
+from proofbook.runners.training.transfers import seconds_alone
 
 QUESTION = "Do meters measure what is there?"
 NUM_SAMPLES = 8, 20  # of each rank

@@ -6,7 +6,7 @@
 import torch
 import torch.distributed as dist
 
-from runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.experiment import Declaration
 
 QUESTION = "What do the other nodes say when one is lost?"
 

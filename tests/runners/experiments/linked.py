@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.experiment import Declaration
 
 QUESTION = "Does each rank live in a network of its own?"
 NUM_VALUES = 1 << 20

@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from runners.core.declared.experiment import Declaration
-from runners.core.trace.records import Death
+from proofbook.runners.core.declared.experiment import Declaration
+from proofbook.runners.core.trace.records import Death
 
 QUESTION = "What does the launcher say when a run ends badly?"
 MEBIBYTE = 1 << 20

@@ -1,6 +1,6 @@
 """The tests' own small experiments: runs left to `--full`, surprises, and a disk without space."""
 
-from runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.experiment import Declaration
 
 NUM_BYTES = 8 << 20
 

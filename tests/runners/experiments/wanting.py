@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from runners.core.declared.experiment import Declaration
+from proofbook.runners.core.declared.experiment import Declaration
 
 QUESTION = "What does the launcher say when the machine fails a run?"
 MEBIBYTE = 1 << 20
