@@ -42,8 +42,8 @@ ENVIRONMENT = {
     # this torch asks NVML instead, should anything that is imported ask.
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
-# What a person has set of NCCL would change what a run measures. Which interface and adapters connect
-# nodes is theirs to say, and what NCCL prints measures nothing.
+# What a person has set of NCCL would change what a run measures. Which interface and adapters
+# connect nodes is theirs to say, and what NCCL prints measures nothing.
 UNSET = ("NCCL_", "TORCH_NCCL_")
 NOT_UNSET = ("NCCL_SOCKET_IFNAME", "NCCL_IB_", "NCCL_DEBUG")
 

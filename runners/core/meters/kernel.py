@@ -26,8 +26,8 @@ from proofbook.runners.core.trace.measured import Memory
 TOLERANCE_SHARE = 0.02
 _REFUSE_HUGE_PAGES = 41  # of prctl
 BLOCK_PAGES = 2  # a block of its own begins with the allocator's header and ends within a page
-# The kernel adds a processor's pages to the mark 32 at a time (`percpu_counter`), and the thread that
-# fills tensors is on one processor, seldom on two: the mark stood 34 pages off where it was reset.
+# The kernel adds a processor's pages to the mark 32 at a time (`percpu_counter`), and the thread
+# that fills tensors is on one or two: right after a reset, the mark stood 34 pages off.
 MARK_PAGES = 64
 
 
@@ -162,6 +162,6 @@ def disagreement(
         return None
     return (
         f"meter {peak} bytes in {memory.peak_phase}, kernel {growth.peak_bytes} in {growth.phase}; "
-        f"allowed: {within} (2 %, pages of {num_storages} storages and of the kernel); unexplained: "
-        f"{max(missed, invented)}"
+        f"allowed: {within} (2 %, pages of {num_storages} storages, {MARK_PAGES} more); "
+        f"unexplained: {max(missed, invented)}"
     )
