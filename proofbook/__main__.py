@@ -17,10 +17,10 @@ from proofbook.runners.system import stopping
 def command() -> None:
     """Call the command of the first word: of `runners` if near a name there, else `generator`."""
     stopping.listen("stopped; run the same command again")  # before all else is loaded
-    from importlib import metadata
+    from importlib import metadata, util
 
     from proofbook.runners import __main__ as runners
-    from proofbook.runners.system.errors import nearest
+    from proofbook.runners.system.errors import FixableError, explain, nearest
 
     name = next(iter(sys.argv[1:]), "")
     if name in ("", "-h", "--help"):
@@ -33,7 +33,9 @@ def command() -> None:
         print("proofbook", metadata.version("proofbook"))
         stopping.leave(0)
     if name not in runners.COMMANDS and not nearest(name, runners.COMMANDS):
-        # Before the current folder is searched for modules: it may have a `generator` of its own.
+        if not util.find_spec("mkdocs"):
+            explain("this Python lacks what builds books: pip install 'proofbook[book]'")
+            stopping.leave(FixableError.exit_code)
         from proofbook.generator.__main__ import main
 
         stopping.leave(main())

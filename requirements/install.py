@@ -20,7 +20,8 @@ from typing import NoReturn
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 OLDEST = (3, 11)
-PURPOSES = {"pages": "", "run": "[run]", "test": "[run,test]"}  # and extras of `pyproject.toml`
+# What is set up, and with which extras of `pyproject.toml`.
+PURPOSES = {"pages": "[book]", "run": "[book,run]", "test": "[book,run,test]"}
 
 
 def refuse(reason: str) -> NoReturn:
@@ -81,7 +82,7 @@ def main() -> None:
     print(f"Installing what {purpose} needs into {folder.name}", flush=True)
     pip(python, "--require-hashes", *(word for path in pins(purpose) for word in ("-r", str(path))))
     pip(python, "--no-build-isolation", "-e", f"{ROOT}{PURPOSES[purpose]}")
-    if PURPOSES[purpose] and not sys.dont_write_bytecode:  # or all that start together compile it
+    if purpose != "pages" and not sys.dont_write_bytecode:  # or all that start together compile it
         loading = "from proofbook.runners.core.ranks.process import preload; preload()"
         subprocess.call([str(python), "-c", loading], cwd=str(ROOT))
 

@@ -95,11 +95,10 @@ def _executed(name: str, words: Sequence[str]) -> int:
         if not (book.ROOT / "pyproject.toml").is_file():
             raise FixableError(
                 "there is no book in this folder, and ours needs torch: go to the folder of a book "
-                "(`proofbook new book DIR` makes one), or pip install 'FILE.whl[run]'"
+                "(`proofbook new book DIR` makes one), or pip install 'proofbook[verify]'"
             )
         raise FixableError(
-            "this Python has no torch; run `make torch` once and call .venv/bin/python, or "
-            "pip install '.[run]' in the clone; of a wheel, pip install 'FILE.whl[run]'"
+            "this Python has no torch; run `make torch` once, and call .venv/bin/python"
         )
     with Scratch():  # torch's compiler keeps its files there
         module = importlib.import_module(COMMANDS[name])

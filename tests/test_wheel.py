@@ -54,18 +54,18 @@ def test_the_wheel_has_all_that_an_experiment_follows_from(installed, tmp_path):
 
 def test_outside_a_clone_the_current_folder_gets_what_a_command_writes(installed, tmp_path):
     words = ["plan", "program", "gpt2-124m", "train.py", "--devices", "2", "--strategies", "fsdp"]
-    done = called(tmp_path, ["-m", "runners", *words], installed)
+    done = called(tmp_path, ["-m", "proofbook", *words], installed)
     assert done.returncode == 0, done.stderr
     assert "program:     train.py" in done.stderr
     assert {one.name for one in tmp_path.iterdir()} == {"train.py"}
-    again = called(tmp_path, ["-m", "runners", *words], installed)
+    again = called(tmp_path, ["-m", "proofbook", *words], installed)
     assert again.returncode == 2
     assert "train.py is there already" in again.stderr
     (tmp_path / "mine.py").write_text("def build():\n    return []\n")
     own = ["plan", "for", "mine:build", "--batch", "mine:build", "--strategies", "single"]
     found = called(tmp_path, ["-m", "proofbook", *own], installed)
     assert "mine.py:1: build builds no nn.Module" in found.stderr
-    shown = called(tmp_path, ["-m", "runners", "show", "ddp.ddp"], installed)
+    shown = called(tmp_path, ["-m", "proofbook", "show", "ddp.ddp"], installed)
     assert '{{ ddp.ddp.backend }}  "gloo"' in shown.stdout
 
 
@@ -78,14 +78,48 @@ def test_outside_a_clone_a_book_of_ones_own_is_made_and_found(installed, tmp_pat
     assert (tmp_path / "mine" / ".gitignore").exists()
 
 
+OWN_MODEL = """
+import torch
+
+def build():
+    torch.manual_seed(0)
+    return torch.nn.Linear(8, 1)
+"""
+OWN_SCRIPT = """
+import torch
+import torch.distributed as dist
+from runners.model import build
+
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(build())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(dist.get_rank())
+for _ in range(4):
+    optimizer.zero_grad()
+    model(torch.randn(4, 8)).square().mean().backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
 @pytest.mark.ranks
-def test_outside_a_clone_a_reader_writes_labs_and_tests_programs(installed, tmp_path):
-    done = called(tmp_path, ["-m", "runners", "lab", "ring", "--ranks", "2"], installed)
-    assert done.returncode == 1, done.stderr
-    assert "NotImplementedError" in done.stdout
-    assert (tmp_path / "labs" / "ring.py").exists()
+def test_beside_another_projects_runners_a_script_is_verified_and_a_program_judged(
+    installed, tmp_path
+):
+    """The wheel installs one name. A lab, too, begins where it is called."""
+    assert {one.name.partition("-")[0] for one in installed.iterdir()} == {"proofbook"}
+    (tmp_path / "runners").mkdir()
+    (tmp_path / "runners" / "model.py").write_text(OWN_MODEL)
+    (tmp_path / "train.py").write_text(OWN_SCRIPT)
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = called(tmp_path, [*torchrun, "-m", "proofbook.verify", "train.py"], installed)
+    assert done.stdout.splitlines()[-1].startswith("verify: agrees"), done.stdout + done.stderr
     page = (ROOT / "content" / "pages" / "judge.md").read_text(encoding="utf-8")
     example = page.partition("```python\n")[2].partition("```")[0]
     (tmp_path / "test_mine.py").write_text(example, encoding="utf-8")
     done = called(tmp_path, ["-m", "pytest", "-q", "test_mine.py"], installed)
-    assert "2 passed" in done.stdout, done.stdout + done.stderr
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    done = called(tmp_path, ["-m", "proofbook", "lab", "ring", "--ranks", "2"], installed)
+    assert done.returncode == 1, done.stderr
+    assert "NotImplementedError" in done.stdout
+    assert (tmp_path / "labs" / "ring.py").exists()

@@ -4,9 +4,7 @@ A *program* is a function of a rank. `ranks.run` starts it on gloo ranks, each u
 memory and collectives, and brings back what each returned, called and held, or how it failed.
 `comparison` sets that beside what one process computes and what laws allow; each comparison
 agrees, differs, or was not made, with the reason, and one that was not made never counts as
-agreeing. `assertions` are the same as tests, for any project:
-
-    from proofbook.runners.judging.assertions import assert_same_as_one_process, assert_sends
+agreeing. `judged` has the same as assertions, and `proofbook/judging.py` as a fixture of pytest:
 
     def averaged(rank):
         gradient = torch.full((4,), float(rank.rank))
@@ -16,9 +14,10 @@ agreeing. `assertions` are the same as tests, for any project:
     def mean(dtype):
         return {"gradient": torch.full((4,), 1.5, dtype=dtype)}
 
-    def test_the_gradient_is_the_mean():
-        assert_same_as_one_process(averaged, 4, mean)
-        assert_sends(averaged, 4, {"all_reduce": 16})
+    def test_the_gradient_is_the_mean(judge):
+        ranks = judge(averaged, 4)
+        ranks.assert_same_as_one_process(mean)
+        ranks.assert_sends({"all_reduce": 16})
 
 A program is found by its module and name, as `multiprocessing` finds it, so it stands at the top
 level of its file.

@@ -1,6 +1,6 @@
 """Watch a training script under torchrun, and say whether its update is that of one process.
 
-    torchrun --nproc-per-node 4 -m runners.verify train.py --its arguments
+    torchrun --nproc-per-node 4 -m proofbook.verify train.py --its arguments
     python -m runners verify --ranks 4 train.py --its arguments
 
 `command` starts ranks, or is one (`rank`), in which the script runs unchanged; `cpu` maps a script

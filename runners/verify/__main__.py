@@ -1,4 +1,4 @@
-"""One rank of a watched script: `torchrun --nproc-per-node 4 -m runners.verify train.py`."""
+"""One rank of a watched script: `torchrun --nproc-per-node 4 -m proofbook.verify train.py`."""
 
 import signal
 

@@ -1,6 +1,6 @@
 """Watch a training script under torchrun: is its update that of one process?
 
-    torchrun --nproc-per-node 4 -m runners.verify train.py --its arguments
+    torchrun --nproc-per-node 4 -m proofbook.verify train.py --its arguments
     python -m runners verify --ranks 4 train.py --its arguments
 
 Exit codes: 0 forward, weights of the loss, gradients and update all agree; 1 findings; 2 a wrong

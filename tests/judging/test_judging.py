@@ -9,12 +9,7 @@ import pytest
 import torch
 
 from proofbook.runners.judging import comparison
-from proofbook.runners.judging.assertions import (
-    assert_calls,
-    assert_peak,
-    assert_same_as_one_process,
-    assert_sends,
-)
+from proofbook.runners.judging.judged import Judged
 from proofbook.runners.judging.ranks import MeteredCall, RankResult, run
 from tests.conftest import ROOT
 from tests.judging import programs
@@ -25,40 +20,40 @@ BYTES = 4 * programs.SIZE
 
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_what_agrees_with_one_process_passes(world_size):
-    assert_same_as_one_process(programs.averaged, world_size, programs.mean(world_size))
+    Judged(programs.averaged, world_size).assert_same_as_one_process(programs.mean(world_size))
 
 
 def test_a_factor_is_named():
     with pytest.raises(AssertionError, match=r"rank 0.*all elements are 2 times as large"):
-        assert_same_as_one_process(programs.averaged, 2, programs.mean(2), 2.0)
+        Judged(programs.averaged, 2, 2.0).assert_same_as_one_process(programs.mean(2))
 
 
 def test_a_relative_error_of_one_in_a_hundred_thousand_differs():
     with pytest.raises(AssertionError, match="gradient differs"):
-        assert_same_as_one_process(programs.averaged, 2, programs.mean(2), 1 + 1e-5)
+        Judged(programs.averaged, 2, 1 + 1e-5).assert_same_as_one_process(programs.mean(2))
 
 
 def test_a_shard_is_compared_with_its_rows_alone():
     share = comparison.first_rows
-    assert_same_as_one_process(programs.scattered, 4, programs.mean(4), share=share)
+    Judged(programs.scattered, 4).assert_same_as_one_process(programs.mean(4), share=share)
     with pytest.raises(AssertionError, match="its shape on rank 0"):
-        assert_same_as_one_process(programs.scattered, 4, programs.mean(4))
+        Judged(programs.scattered, 4).assert_same_as_one_process(programs.mean(4))
 
 
 @pytest.mark.parametrize("program", [programs.forgetful, programs.raises_on_the_last])
 def test_what_was_not_compared_is_no_agreement(program):
     with pytest.raises(AssertionError, match="gradient not compared"):
-        assert_same_as_one_process(program, 2, programs.mean(2))
+        Judged(program, 2).assert_same_as_one_process(programs.mean(2))
 
 
 def test_bytes_are_counted_by_operation_and_what_is_not_named_may_not_be_called():
     sends = {"reduce_scatter": BYTES, "all_gather": BYTES}
-    assert_sends(programs.scattered, 4, sends)
-    assert_sends(programs.averaged, 4, {"all_reduce": 2 * BYTES}, at_most=True)
+    Judged(programs.scattered, 4).assert_sends(sends)
+    Judged(programs.averaged, 4).assert_sends({"all_reduce": 2 * BYTES}, at_most=True)
     with pytest.raises(AssertionError, match=f"all_reduce, expected {BYTES - 1:,} bytes"):
-        assert_sends(programs.averaged, 4, {"all_reduce": BYTES - 1})
+        Judged(programs.averaged, 4).assert_sends({"all_reduce": BYTES - 1})
     with pytest.raises(AssertionError, match="reduce_scatter, expected at most 0 bytes"):
-        assert_sends(programs.scattered, 4, {"all_gather": BYTES}, at_most=True)
+        Judged(programs.scattered, 4).assert_sends({"all_gather": BYTES}, at_most=True)
 
 
 def test_a_ring_sends_half_as_much_for_each_half_of_an_all_reduce():
@@ -68,13 +63,13 @@ def test_a_ring_sends_half_as_much_for_each_half_of_an_all_reduce():
 
 
 def test_a_gather_that_returns_the_whole_counts_the_whole():
-    assert_sends(programs.gathered_by_return, 2, {"all_gather": BYTES})
+    Judged(programs.gathered_by_return, 2).assert_sends({"all_gather": BYTES})
 
 
 def test_calls_are_compared_in_their_order():
-    assert_calls(programs.scattered, 2, ["reduce_scatter", "all_gather"])
+    Judged(programs.scattered, 2).assert_calls(["reduce_scatter", "all_gather"])
     with pytest.raises(AssertionError, match="called reduce_scatter, all_gather; expected"):
-        assert_calls(programs.scattered, 2, ["all_gather", "reduce_scatter"])
+        Judged(programs.scattered, 2).assert_calls(["all_gather", "reduce_scatter"])
 
 
 def test_a_call_that_is_repeated_is_printed_once():
@@ -89,9 +84,9 @@ def test_a_call_that_is_repeated_is_printed_once():
 
 def test_a_peak_is_above_what_was_held_before():
     num = 1 << 18
-    assert_peak(programs.holds, 1, 4 * num + 64, num)
+    Judged(programs.holds, 1, num).assert_peak(4 * num + 64)
     with pytest.raises(AssertionError, match="rank 0 held"):
-        assert_peak(programs.holds, 1, 4 * num - 64, num)
+        Judged(programs.holds, 1, num).assert_peak(4 * num - 64)
 
 
 def test_a_failure_names_the_programs_own_line_and_not_what_its_peers_met():
