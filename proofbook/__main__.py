@@ -20,7 +20,7 @@ def command() -> None:
     from importlib import metadata, util
 
     from proofbook.runners import __main__ as runners
-    from proofbook.runners.system.errors import FixableError, explain, nearest
+    from proofbook.runners.system.errors import FixableError, nearest
 
     name = next(iter(sys.argv[1:]), "")
     if name in ("", "-h", "--help"):
@@ -34,7 +34,8 @@ def command() -> None:
         stopping.leave(0)
     if name not in runners.COMMANDS and not nearest(name, runners.COMMANDS):
         if not util.find_spec("mkdocs"):
-            explain("this Python lacks what builds books: pip install 'proofbook[book]'")
+            lacks = "this Python lacks what builds books: pip install 'proofbook[book]'"
+            print(lacks, file=sys.stderr)
             stopping.leave(FixableError.exit_code)
         from proofbook.generator.__main__ import main
 

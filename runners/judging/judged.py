@@ -23,7 +23,9 @@ class Judged:
     def __init__(self, program: Program, world_size: int, *arguments: object) -> None:
         self.ranks = run(program, world_size, *arguments)  # a `RankResult` of each
 
-    def assert_same_as_one_process(self, in_one_process: InOneProcess, share: Share = whole) -> None:
+    def assert_same_as_one_process(
+        self, in_one_process: InOneProcess, share: Share = whole
+    ) -> None:
         """Assert that each rank returns its share of `in_one_process(dtype)`.
 
         The program returns tensors by name, and `in_one_process` the same ones, in float32 and in
