@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from proofbook.runners.judging.judged import Judged
+    from proofbook.runners.judging.judged import JudgedProgram
 
 
 @pytest.fixture(scope="session")
-def judge() -> type[Judged]:
-    """`judge(program, world_size, *arguments)` runs a program on ranks: a `Judged`."""
-    from proofbook.runners.judging.judged import Judged
+def judge() -> type[JudgedProgram]:
+    """`judge(program, world_size, *arguments)` runs a program on ranks: a `JudgedProgram`."""
+    from proofbook.runners.judging.judged import JudgedProgram
 
-    return Judged
+    return JudgedProgram

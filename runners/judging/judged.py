@@ -1,9 +1,9 @@
 """The comparisons of the judge as assertions, for tests of any project.
 
-    ranks = Judged(averaged, 4)
+    ranks = JudgedProgram(averaged, 4)
     ranks.assert_sends({"all_reduce": 16})
 
-`Judged` runs a program once, on gloo and CPU. Each of its methods raises an `AssertionError` that
+`JudgedProgram` runs a program once, on gloo and CPU. Each of its methods raises an `AssertionError` that
 names every comparison which does not agree: what differs, on which rank, and where a rank failed.
 What could not be compared fails as well.
 """
@@ -17,7 +17,7 @@ from proofbook.runners.judging.comparison import Comparison, InOneProcess, Share
 from proofbook.runners.judging.ranks import Program, run
 
 
-class Judged:
+class JudgedProgram:
     """What ranks did that ran a program, with its arguments, once."""
 
     def __init__(self, program: Program, world_size: int, *arguments: object) -> None:

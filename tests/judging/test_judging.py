@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from proofbook.runners.judging import comparison
-from proofbook.runners.judging.judged import Judged
+from proofbook.runners.judging.judged import JudgedProgram
 from proofbook.runners.judging.ranks import MeteredCall, RankResult, run
 from tests.conftest import ROOT
 from tests.judging import programs
@@ -20,40 +20,42 @@ BYTES = 4 * programs.SIZE
 
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_what_agrees_with_one_process_passes(world_size):
-    Judged(programs.averaged, world_size).assert_same_as_one_process(programs.mean(world_size))
+    JudgedProgram(programs.averaged, world_size).assert_same_as_one_process(
+        programs.mean(world_size)
+    )
 
 
 def test_a_factor_is_named():
     with pytest.raises(AssertionError, match=r"rank 0.*all elements are 2 times as large"):
-        Judged(programs.averaged, 2, 2.0).assert_same_as_one_process(programs.mean(2))
+        JudgedProgram(programs.averaged, 2, 2.0).assert_same_as_one_process(programs.mean(2))
 
 
 def test_a_relative_error_of_one_in_a_hundred_thousand_differs():
     with pytest.raises(AssertionError, match="gradient differs"):
-        Judged(programs.averaged, 2, 1 + 1e-5).assert_same_as_one_process(programs.mean(2))
+        JudgedProgram(programs.averaged, 2, 1 + 1e-5).assert_same_as_one_process(programs.mean(2))
 
 
 def test_a_shard_is_compared_with_its_rows_alone():
     share = comparison.first_rows
-    Judged(programs.scattered, 4).assert_same_as_one_process(programs.mean(4), share=share)
+    JudgedProgram(programs.scattered, 4).assert_same_as_one_process(programs.mean(4), share=share)
     with pytest.raises(AssertionError, match="its shape on rank 0"):
-        Judged(programs.scattered, 4).assert_same_as_one_process(programs.mean(4))
+        JudgedProgram(programs.scattered, 4).assert_same_as_one_process(programs.mean(4))
 
 
 @pytest.mark.parametrize("program", [programs.forgetful, programs.raises_on_the_last])
 def test_what_was_not_compared_is_no_agreement(program):
     with pytest.raises(AssertionError, match="gradient not compared"):
-        Judged(program, 2).assert_same_as_one_process(programs.mean(2))
+        JudgedProgram(program, 2).assert_same_as_one_process(programs.mean(2))
 
 
 def test_bytes_are_counted_by_operation_and_what_is_not_named_may_not_be_called():
     sends = {"reduce_scatter": BYTES, "all_gather": BYTES}
-    Judged(programs.scattered, 4).assert_sends(sends)
-    Judged(programs.averaged, 4).assert_sends({"all_reduce": 2 * BYTES}, at_most=True)
+    JudgedProgram(programs.scattered, 4).assert_sends(sends)
+    JudgedProgram(programs.averaged, 4).assert_sends({"all_reduce": 2 * BYTES}, at_most=True)
     with pytest.raises(AssertionError, match=f"all_reduce, expected {BYTES - 1:,} bytes"):
-        Judged(programs.averaged, 4).assert_sends({"all_reduce": BYTES - 1})
+        JudgedProgram(programs.averaged, 4).assert_sends({"all_reduce": BYTES - 1})
     with pytest.raises(AssertionError, match="reduce_scatter, expected at most 0 bytes"):
-        Judged(programs.scattered, 4).assert_sends({"all_gather": BYTES}, at_most=True)
+        JudgedProgram(programs.scattered, 4).assert_sends({"all_gather": BYTES}, at_most=True)
 
 
 def test_a_ring_sends_half_as_much_for_each_half_of_an_all_reduce():
@@ -63,13 +65,13 @@ def test_a_ring_sends_half_as_much_for_each_half_of_an_all_reduce():
 
 
 def test_a_gather_that_returns_the_whole_counts_the_whole():
-    Judged(programs.gathered_by_return, 2).assert_sends({"all_gather": BYTES})
+    JudgedProgram(programs.gathered_by_return, 2).assert_sends({"all_gather": BYTES})
 
 
 def test_calls_are_compared_in_their_order():
-    Judged(programs.scattered, 2).assert_calls(["reduce_scatter", "all_gather"])
+    JudgedProgram(programs.scattered, 2).assert_calls(["reduce_scatter", "all_gather"])
     with pytest.raises(AssertionError, match="called reduce_scatter, all_gather; expected"):
-        Judged(programs.scattered, 2).assert_calls(["all_gather", "reduce_scatter"])
+        JudgedProgram(programs.scattered, 2).assert_calls(["all_gather", "reduce_scatter"])
 
 
 def test_a_call_that_is_repeated_is_printed_once():
@@ -84,9 +86,9 @@ def test_a_call_that_is_repeated_is_printed_once():
 
 def test_a_peak_is_above_what_was_held_before():
     num = 1 << 18
-    Judged(programs.holds, 1, num).assert_peak(4 * num + 64)
+    JudgedProgram(programs.holds, 1, num).assert_peak(4 * num + 64)
     with pytest.raises(AssertionError, match="rank 0 held"):
-        Judged(programs.holds, 1, num).assert_peak(4 * num - 64)
+        JudgedProgram(programs.holds, 1, num).assert_peak(4 * num - 64)
 
 
 def test_a_failure_names_the_programs_own_line_and_not_what_its_peers_met():
