@@ -3,7 +3,7 @@
     ranks = JudgedProgram(averaged, 4)
     ranks.assert_sends({"all_reduce": 16})
 
-`JudgedProgram` runs a program once, on gloo and CPU. Each of its methods raises an `AssertionError` that
+A `JudgedProgram` has run once, on gloo and CPU. Each of its methods raises an `AssertionError` that
 names every comparison which does not agree: what differs, on which rank, and where a rank failed.
 What could not be compared fails as well.
 """
