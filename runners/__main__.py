@@ -13,6 +13,8 @@
     python -m runners show NAME[.RUN]          its runs; of one run each value, and what to paste
     python -m runners show                     every value there is, for grep
     python -m runners compare A B              what two machines measured differently
+    python -m runners machine                  this machine's folder in fifteen minutes, what is
+                                               different there, and how to send it
     python -m runners lab [NAME]               write a technique, and have it graded
     python -m runners verify --ranks 4 train.py …
                                                is your script's update that of one process?
@@ -51,6 +53,7 @@ COMMANDS = {
     "reproduce": "proofbook.runners.commands.reproduce",
     "show": "proofbook.runners.commands.show",
     "compare": "proofbook.runners.commands.compare",
+    "machine": "proofbook.runners.commands.machine",
     "lab": "proofbook.runners.labs.command",
     "verify": "proofbook.runners.verify.command",
     "plan": "proofbook.runners.planner.command",
@@ -88,7 +91,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _executed(name: str, words: Sequence[str]) -> int:
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)
-    if name in ("list", "run", "try", "reproduce") and book.needs_no_torch():
+    if name in ("list", "run", "try", "reproduce", "machine") and book.needs_no_torch():
         os.environ.setdefault("PROOFBOOK_DEVICE", "cpu")  # torch alone finds an accelerator
     # `make pages` sets up without torch.
     elif name not in ("compare", "show") and importlib.util.find_spec("torch") is None:

@@ -11,7 +11,7 @@ beside its runs is added: it loads torch, and reads the machine after each exper
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +33,8 @@ from proofbook.runners.traces.summary import how_it_ended, how_it_was_meant_to_e
 
 LOADING_SECONDS = 4.0  # for torch, in the command and in what it forks ranks from
 READING_SECONDS = quiet.CANARY_SECONDS + quiet.LOAD_SECONDS
+# Of the pending experiments those to measure, in turn; each is asked for when the last has ended.
+InTurn = Callable[[list[Pending], Launcher], Iterable[Pending]]
 
 
 @dataclass(frozen=True)
@@ -167,10 +169,11 @@ def main(arguments: argparse.Namespace) -> int:
     return ran.exit_code
 
 
-def run(request: RunRequest) -> Ran:
+def run(request: RunRequest, in_turn: InTurn = lambda waiting, _: waiting) -> Ran:
     """Measure what is pending, under a lock; returns a `Ran`: counts and surprises of requested.
 
-    FixableError where another run is measuring here; LaunchError where ranks could not be started.
+    What `in_turn` leaves out stays pending. FixableError where another run is measuring here;
+    LaunchError where ranks could not be started.
     """
     chosen = request.experiments
     with measure.alone():
@@ -184,7 +187,7 @@ def run(request: RunRequest) -> Ran:
                 plain.measure(pending_runs.experiment, where, Progress())
             else:
                 with_ranks.append(pending_runs)
-        unfinished = _measure(with_ranks, where, request) if with_ranks else {}
+        unfinished = _measure(with_ranks, where, request, in_turn) if with_ranks else {}
         if not request.as_reference and (where / "machine.json").exists():
             machine.remember(where.name)
     ran = Ran(where, not_measured=[name for names in unfinished.values() for name in names])
@@ -228,12 +231,18 @@ class _Named(Progress):
             super().ended(name, run)
 
 
-def _measure(waiting: list[Pending], where: Path, request: RunRequest) -> dict[str, list[str]]:
-    """Measure experiments with ranks; return the unfinished ones with the runs not measured."""
+def _measure(
+    waiting: list[Pending], where: Path, request: RunRequest, in_turn: InTurn
+) -> dict[str, list[str]]:
+    """Measure experiments with ranks; the unfinished ones, each with its runs not measured.
+
+    One that `in_turn` has left out has no such runs.
+    """
     unfinished: dict[str, list[str]] = {}
+    left_out = {runs.experiment.name for runs in waiting}
     progress = _Named() if any("." in name for name in request.names) else Progress()
     if len(waiting) > 1:
-        seconds = sum(_seconds(_known(runs, where), request.as_reference) for runs in waiting)
+        seconds = sum(expected_seconds(runs, where, request.as_reference) for runs in waiting)
         progress.line(f"{len(waiting)} experiments, which last took {seconds / 60:.1f} min")
     readings = Readings()
     readings.begin()  # before processes of ours load torch
@@ -241,8 +250,9 @@ def _measure(waiting: list[Pending], where: Path, request: RunRequest) -> dict[s
         launcher.is_short = request.short
         declared = (runs.experiment.runs[name] for runs in waiting for name in runs.measured)
         launcher.prepare(sorted({name for declaration in declared for name in declaration.passes}))
-        for runs in waiting:
+        for runs in in_turn(waiting, launcher):
             name = runs.experiment.name
+            left_out.remove(name)
             if unfinished and (launcher.is_full() or is_full(where)):
                 unfinished[name] = [name]  # it waits until there is space again
                 continue
@@ -252,7 +262,7 @@ def _measure(waiting: list[Pending], where: Path, request: RunRequest) -> dict[s
                 )
             except UnfinishedError as error:
                 unfinished[name] = list(error.causes)
-    return unfinished
+    return unfinished | {name: [] for name in sorted(left_out)}
 
 
 def estimates(waiting: Sequence[Pending], where: Path, as_reference: bool = False) -> list[str]:
@@ -272,6 +282,11 @@ def estimates(waiting: Sequence[Pending], where: Path, as_reference: bool = Fals
         num_runs += measured
         total_seconds += seconds
     return [*lines, _line("in all", num_runs, known, total_seconds)]
+
+
+def expected_seconds(waiting: Pending, where: Path, as_reference: bool = False) -> float:
+    """The estimated seconds of an experiment, by its last runs here, else on the reference."""
+    return _seconds(_known(waiting, where), as_reference)
 
 
 def _seconds(runs: Sequence[Run], as_reference: bool) -> float:
