@@ -55,12 +55,18 @@ REASON_SECONDS = 1.0  # torchrun stops its processes when it notices a loss that
 
 
 def _described(peers: Peers) -> Machine:
-    """All nodes as one machine, as many of rank 0's; ValueError where code or torch differ."""
+    """All nodes as one machine, as many of rank 0's; ValueError where their ranks would differ."""
     for rank, facts in enumerate(peers.facts):
         if facts["software"] != peers.facts[0]["software"]:
             raise ValueError(
                 f"{peers.name(rank)} has other code, or another torch, than {peers.name(0)}; "
                 "bring the same commit and environment to all nodes"
+            )
+        if facts["accelerators"] != peers.facts[0]["accelerators"]:  # by which each chooses NCCL
+            raise ValueError(
+                f"the ranks of {peers.name(rank)} get {facts['accelerators']} accelerators, those "
+                f"of {peers.name(0)} {peers.facts[0]['accelerators']}; start no more ranks a node "
+                "than each has, or set PROOFBOOK_DEVICE=cpu on all nodes"
             )
     here, num_nodes = machine.describe(), peers.worker.num_nodes
     name, system = f"{num_nodes}-nodes-{here.name}", f"{here.system}, {num_nodes} nodes"
@@ -154,7 +160,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         wanted, worker = runs_named(names), Worker.of(os.environ)
         code = [[source_digest(name), program_digests(name)] for name in wanted]
-        peers = Peers(worker, {"software": [metadata.version("torch"), code]})
+        used = min(accelerator.num_devices(), worker.num_local)
+        software = [metadata.version("torch"), code]
+        peers = Peers(worker, {"software": software, "accelerators": used})
     except stopping.Stopped as stopped:
         return stopping.report(stopped)
     except (ValueError, OSError, DistError) as error:

@@ -6,6 +6,7 @@ They try both kinds of rendezvous, with addresses and with host names, and one w
 
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -104,6 +105,19 @@ def test_a_node_or_a_store_that_is_silent_for_long_is_lost(monkeypatch, store_se
     watching._watch()
     (line,) = lines
     assert line.startswith(said)
+
+
+@pytest.mark.parametrize(("fact", "other"), [("software", "code"), ("accelerators", "1 acc")])
+def test_nodes_whose_ranks_would_differ_are_refused(fact, other):
+    """Each node chooses the backend by its own accelerators: with other ones, all would wait."""
+    facts = [{"software": "a", "accelerators": 2}, {"software": "a", "accelerators": 2}]
+    nodes = SimpleNamespace(
+        facts=facts, name=lambda rank: f"node {rank}", worker=SimpleNamespace(num_nodes=2)
+    )
+    assert cluster._described(nodes).name.startswith("2-nodes-")
+    facts[1][fact] = {"software": "b", "accelerators": 1}[fact]
+    with pytest.raises(ValueError, match=f"node 1 .*{other}.* node 0"):
+        cluster._described(nodes)
 
 
 @pytest.mark.parametrize(
