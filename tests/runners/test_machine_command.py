@@ -3,6 +3,7 @@
 import json
 import shlex
 import subprocess
+import sys
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -116,8 +117,8 @@ def test_it_reports_what_ran_what_surprised_what_is_left_and_how_to_send_the_fol
     assert "`python -m runners run --full` measures 1 heavier runs of these, and others" in lines
     assert f"  git add --force {here}/*.json" in lines
 
-    packed = shlex.split(lines[-1])
-    subprocess.run(packed, cwd=tmp_path, check=True)
+    _, *arguments = shlex.split(lines[-1])
+    subprocess.run([sys.executable, *arguments], cwd=tmp_path, check=True)
     inside = zipfile.ZipFile(tmp_path / f"{here.name}.zip").namelist()
     assert {f"{here.name}/{name}.json" for name in ("machine", "heavier", "odd")} <= {*inside}
 
