@@ -74,7 +74,9 @@ class Difference:
         if "skipped" in (left.status, right.status):
             if left.status != right.status:
                 which = "first" if left.status == "skipped" else "second"
-                self.left_out.append(f"{path}: skipped on the {which}")
+                is_heavy = left.is_left_out or right.is_left_out
+                heavy = f"{path.partition('.')[0]}: heavier runs left out"  # one line for all
+                self.left_out.append(f"{heavy if is_heavy else f'{path}: skipped'} on the {which}")
         elif (left.settings, left.world_size) != (right.settings, right.world_size):
             self.left_out.append(f"{path}: has other settings there")
         elif left.status != right.status:

@@ -88,7 +88,7 @@ def in_order(waiting: Iterable[Pending], launcher: Launcher, where: Path) -> lis
         of_many = {launcher.place_of(one) for one in declared if one.world_size > 1}
         on_cpu = all(launcher.place_of(one).device == "cpu" for one in declared)
         needs_several, own_sizes = Place("cuda", "nccl") in of_many, bool(runs.experiment.on_cuda)
-        return not needs_several, on_cpu, not own_sizes, expected_seconds(runs, where)
+        return not needs_several, on_cpu, on_cpu or not own_sizes, expected_seconds(runs, where)
 
     return sorted(waiting, key=order)
 
@@ -97,7 +97,7 @@ def _ran(where: Path, traces: Mapping[str, Trace], not_measured: list[str]) -> I
     """Yield lines: the machine, what it measured and where, what it did not and why."""
     found, places, why_not, cpu_sizes = Ran(where), Counter[str](), Counter[str](), Counter[str]()
     for name, trace in traces.items():
-        found.add(trace, is_new=False)
+        found.add(trace, is_new=True)
         fitted = find(name).on_cuda
         for run_name, one in trace.runs.items():
             if one.status == "skipped":
@@ -108,12 +108,13 @@ def _ran(where: Path, traces: Mapping[str, Trace], not_measured: list[str]) -> I
             cpu_sizes[name] += keeps and not fitted.keys() & {"*", run_name}
     here = read_machine(where)
     cards = ", ".join(_counts(Counter(card.name for card in here.accelerators)))
-    yield f"{here.name}: {here.cpu}, {here.num_cores} cores, {cards or 'no accelerator'}"
+    yield f"{here.name}: {here.cpu}, cores: {here.num_cores}, accelerators: {cards or 'none'}"
     yield from _list(f"measured: {len(traces)} experiments, runs on", _counts(places))
     left = (name for name in check_names([]) if name not in traces and not find(name).is_full)
     yield from _list("ended otherwise than declared", found.surprises)
     yield from _list("not measured, for the causes above", not_measured)
-    yield from _list("left; the same command goes on with them", left)
+    yield from _list("left; the same command goes on with them", [", ".join(left)])
+    yield from _list("beside a load, so times may be too long", [", ".join(found.not_quiet)])
     yield from _list("not run here", _counts(+why_not))
     yield from _list("timed at a CPU's sizes, where launches may decide", _counts(+cpu_sizes))
     yield f"`{program()} run --full` measures {found.num_left} heavier runs of these, and others"
@@ -129,7 +130,8 @@ def _compared(where: Path, traces: Mapping[str, Trace]) -> Iterator[str]:
         yield from _list(head, getattr(difference, kind), MOST_ROWS)
     yield f"equal: {difference.num_equal} outcomes, fields and times"
     yield f"all of it: {program()} compare {there.name} {where.name}"
-    yield f"claims: {program('.venv/bin/python -m generator')} check --machine {where.name}"
+    if (machine.TRACES.parent / "claims").is_dir():  # with a wheel alone there are none
+        yield f"claims: {program('.venv/bin/python -m generator')} check --machine {where.name}"
 
 
 def _to_send(where: Path) -> Iterator[str]:
@@ -152,6 +154,6 @@ def _counts(counted: Counter[str]) -> list[str]:
 
 def _list(head: str, rows: Iterable[str], most: int = 99) -> list[str]:
     """Rows under their heading, at most so many of them; nothing where there are none."""
-    rows = [*dict.fromkeys(rows)]
+    rows = [*dict.fromkeys(filter(None, rows))]
     rows[most:] = [f"… and {len(rows) - most} more"] if len(rows) > most else []
     return [f"{head}:", *(f"  {row}" for row in rows)] if rows else []

@@ -10,6 +10,7 @@ from proofbook.runners.__main__ import main
 from proofbook.runners.commands.compare import compare
 from proofbook.runners.core.trace import machine
 from proofbook.runners.core.trace.measured import SampledSeconds
+from proofbook.runners.core.trace.records import NEEDS_FULL
 from proofbook.runners.traces.files import read, trace_paths
 from tests.recorded import as_recorded, write
 
@@ -123,6 +124,20 @@ def test_what_was_not_measured_or_with_other_settings_or_code_is_left_out_and_sa
     document["code"]["digest"] = "another"
     write(path, document)
     assert "tiny_training: measured by other code" in _compared(other).left_out
+
+
+def test_runs_left_to_full_are_one_line_and_those_that_a_machine_cannot_do_one_each(other):
+    def skipped(reason):
+        return lambda run: run.update(status="skipped", reason=reason)
+
+    for name in "averaged", "single":
+        _change(other, "tiny_training", name, skipped(NEEDS_FULL.format("tiny_training")))
+    _change(other, "tiny_memory", "whole", skipped("no memory limit"))
+    lines = [line.strip() for line in _compared(other).lines()]
+    assert [line for line in lines if line.endswith("on the second")] == [
+        "tiny_memory.whole: skipped on the second",
+        "tiny_training: heavier runs left out on the second",
+    ]
 
 
 def test_the_command_lists_what_differs_and_ends_with_one_where_anything_does(

@@ -106,12 +106,12 @@ def test_it_reports_what_ran_what_surprised_what_is_left_and_how_to_send_the_fol
     code, lines = reported("heavier", "odd")
     here = measure.folder()
     assert code == 1  # a surprise
-    assert lines[0].startswith(f"{here.name}: {machine.cpu_name()}, {machine.num_cores()} cores")
+    assert lines[0].startswith(f"{here.name}: {machine.cpu_name()}, cores: {machine.num_cores()}, ")
     assert lines[1:3] == ["measured: 2 experiments, runs on:", "  cpu (3)"]
     surprised = [line for line in lines if line.startswith("  odd.")]
     assert len(surprised) == 2
     after = lines.index("left; the same command goes on with them:")
-    left = {line.strip() for line in lines[after:]}
+    left = {*lines[after + 1].strip().split(", ")}
     assert {"full", "ddp"} <= left  # `heaviest` and `labs` are heavy as a whole
     assert left.isdisjoint({"heavier", "odd", "heaviest", "listings"})
     assert "`python -m runners run --full` measures 1 heavier runs of these, and others" in lines
