@@ -110,14 +110,17 @@ def _ran(where: Path, traces: Mapping[str, Trace], not_measured: list[str]) -> I
     cards = ", ".join(_counts(Counter(card.name for card in here.accelerators)))
     yield f"{here.name}: {here.cpu}, cores: {here.num_cores}, accelerators: {cards or 'none'}"
     yield from _list(f"measured: {len(traces)} experiments, runs on", _counts(places))
-    left = (name for name in check_names([]) if name not in traces and not find(name).is_full)
+    left = [name for name in check_names([]) if name not in traces]
+    heavy = [f"{found.num_left} runs of these", *(name for name in left if find(name).is_full)]
     yield from _list("ended otherwise than declared", found.surprises)
     yield from _list("not measured, for the causes above", not_measured)
-    yield from _list("left; the same command goes on with them", [", ".join(left)])
+    yield from _list(
+        "left to the same command", [", ".join(name for name in left if name not in heavy)]
+    )
     yield from _list("beside a load, so times may be too long", [", ".join(found.not_quiet)])
     yield from _list("not run here", _counts(+why_not))
     yield from _list("timed at a CPU's sizes, where launches may decide", _counts(+cpu_sizes))
-    yield f"`{program()} run --full` measures {found.num_left} heavier runs of these, and others"
+    yield from _list(f"left to `{program()} run --full`", [", ".join(heavy)])
 
 
 def _compared(where: Path, traces: Mapping[str, Trace]) -> Iterator[str]:
@@ -140,10 +143,10 @@ def _to_send(where: Path) -> Iterator[str]:
     own = {str(Path.home()), str(machine.HOME), platform.node()} - {"", "/"}
     told = [name for name in sorted(own) if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
     folder, python = map(machine.from_home, (where, Path(sys.executable)))
-    yield f"\n{folder}: {len(text) / 1e6:.1f} MB, with the names of processor and accelerators,"
+    yield f"\n{folder}: {len(text) / 1e3:.0f} kB, with the names of processor and accelerators,"
     yield "numbers of cores and bytes, releases, CUDA_VISIBLE_DEVICES, and how busy the cores were."
     yield f"Your home folder, this folder or this host: {', '.join(told) or 'not named'}."
-    yield "Say what else ran meanwhile, and send it as a commit or as one file:"
+    yield "Say what else ran meanwhile, and send it as a commit of your clone, or as one file:"
     yield f"  git add --force {folder}/*.json"
     yield f"  {python} -m zipfile -c {where.name}.zip {folder}"
 

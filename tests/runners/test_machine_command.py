@@ -110,11 +110,12 @@ def test_it_reports_what_ran_what_surprised_what_is_left_and_how_to_send_the_fol
     assert lines[1:3] == ["measured: 2 experiments, runs on:", "  cpu (3)"]
     surprised = [line for line in lines if line.startswith("  odd.")]
     assert len(surprised) == 2
-    after = lines.index("left; the same command goes on with them:")
+    after = lines.index("left to the same command:")
     left = {*lines[after + 1].strip().split(", ")}
     assert {"full", "ddp"} <= left  # `heaviest` and `labs` are heavy as a whole
     assert left.isdisjoint({"heavier", "odd", "heaviest", "listings"})
-    assert "`python -m runners run --full` measures 1 heavier runs of these, and others" in lines
+    full = lines.index("left to `python -m runners run --full`:") + 1
+    assert lines[full].startswith("  1 runs of these, heaviest, ")
     assert f"  git add --force {here}/*.json" in lines
 
     _, *arguments = shlex.split(lines[-1])
@@ -151,7 +152,8 @@ def test_a_report_of_a_gpu_names_what_shared_it_what_was_skipped_and_what_has_a_
     assert f"  cuda ({kinds['cuda', 'nccl', False]})" in lines
     (why,) = {run["reason"] for run in stored[0].values() if run["status"] == "skipped"}
     assert f"  {why}: accumulation (2)" in lines
-    sizes = lines[lines.index("timed at a CPU's sizes, where launches may decide:") + 1 : -1]
+    first = lines.index("timed at a CPU's sizes, where launches may decide:") + 1
+    sizes = lines[first : lines.index("left to `python -m runners run --full`:")]
     assert sizes == ["  accumulation (4)", "  ddp (9)", "  recomputation (2)"]
 
 
