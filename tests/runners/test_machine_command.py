@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,12 +29,13 @@ CARD = "1x-h200-af8bca"  # the committed machine with a GPU
 @pytest.fixture
 def with_devices(monkeypatch):
     """A launcher of a machine with so many accelerators, of which nothing is asked."""
+    with ExitStack() as stack:
 
-    def launcher(count):
-        monkeypatch.setattr(accelerator, "num_devices", lambda: count)
-        return Launcher("cuda")
+        def launcher(count):
+            monkeypatch.setattr(accelerator, "num_devices", lambda: count)
+            return stack.enter_context(Launcher("cuda"))
 
-    return launcher
+        yield launcher
 
 
 # --- what is measured, and in which order
@@ -51,8 +53,7 @@ def test_what_several_accelerators_tell_comes_first_then_what_one_tells(
     count, order, with_devices, tmp_path
 ):
     waiting = RunRequest(tuple(sorted(order))).pending(tmp_path)
-    with with_devices(count) as launcher:
-        ordered = command.in_order(waiting, launcher, tmp_path)
+    ordered = command.in_order(waiting, with_devices(count), tmp_path)
     assert [runs.experiment.name for runs in ordered] == order
 
 
@@ -188,28 +189,32 @@ def test_it_says_where_a_trace_names_the_owner_or_the_host(text, named, tmp_path
 # --- what runs on GPUs, as the guide says
 
 
-def _row(name, with_devices):
-    """The row of an experiment in the guide's table; None where all of it stays on the CPU."""
-    experiment, counts = find(name), Counter()
-    for run, declared in experiment.runs.items():
-        for count in (1, 8) if not declared.only_on_cpu else ():
-            with with_devices(count) as launcher:
-                place = launcher.place_of(declared)
-            how = place.backend if declared.world_size > 1 else "alone"
-            counts[count, "skipped" if measure.cannot_run(declared, place) else how] += 1
-        keeps = not experiment.on_cuda.keys() & {"*", run}
-        counts["own"] += not keeps and not declared.only_on_cpu
-        counts["timed"] += keeps and not declared.only_on_cpu and "timed" in declared.passes
+def _rows(with_devices):
+    """The rows of the guide's table: experiments of which some runs take a GPU."""
+    counts = {name: Counter() for name in names()}
+    for count in 1, 8:
+        launcher = with_devices(count)
+        for name, of in counts.items():
+            experiment = find(name)
+            on_gpu = {run: one for run, one in experiment.runs.items() if not one.only_on_cpu}
+            own = on_gpu.keys() if "*" in experiment.on_cuda else experiment.on_cuda.keys()
+            of |= {"own": len(own)}
+            of |= {"timed": sum("timed" in on_gpu[run].passes for run in on_gpu.keys() - own)}
+            for one in on_gpu.values():
+                place = launcher.place_of(one)
+                how = place.backend if one.world_size > 1 else "alone"
+                of[count, "skipped" if measure.cannot_run(one, place) else how] += 1
     shown = (1, "alone"), (1, "gloo"), (1, "skipped"), (8, "nccl"), "own", "timed"
-    cells = " | ".join(str(counts[what] or "") for what in shown)
-    return f"| `{name}` | {cells} |" if any(counts.values()) else None
+    for name, of in counts.items():
+        if any(of.values()):
+            yield f"| `{name}` | {' | '.join(str(of[what] or '') for what in shown)} |"
 
 
 def test_the_guide_says_what_runs_on_one_gpu_and_on_eight(root, with_devices, monkeypatch):
     monkeypatch.setattr(accelerator, "kind", lambda: "cuda")
     guide = (root / "runners" / "README.md").read_text(encoding="utf-8")
     table = [line for line in guide.partition("## On GPUs")[2].splitlines() if line[:3] == "| `"]
-    assert table == [row for name in names() if (row := _row(name, with_devices))]
+    assert table == [*_rows(with_devices)]
 
 
 def test_a_step_of_a_cpus_size_takes_a_gpu_longer(root):
