@@ -50,6 +50,7 @@ def communicate(rank: Rank[PayloadSettings]) -> None:
             _together(rank)
             for _ in range(rank.settings.num_times):
                 step()
+                rank.settle()  # or, on a GPU, the sample would contain the products
                 samples.append(_sample(rank, call))
         rank.measure_seconds(f"all_reduce_{num_bytes}", samples)
 
@@ -104,5 +105,8 @@ RUNS = {
     "compute_2": declared("compute", 2, LayerSettings()),
     "communicate_2": declared("communicate", 2, PayloadSettings()),
     "communicate_4": declared("communicate", 4, PayloadSettings()),
+}
+ON_CUDA = {  # at the sizes of a CPU, launches would be timed
+    run: {"num_rows": 8192, "width": 8192} for run in ("compute_1", "compute_2")
 }
 TRIED_WITH = {"*": {"num_times": 5}}
