@@ -43,9 +43,8 @@ def tried(name: str, scripts: Path, folder: Path) -> bool:
     """Whether a command passes; its output is shown where it failed."""
     program, *words = TRIES[name]
     own = {word: text for word, text in os.environ.items() if not word.startswith("PYTHON")}
-    done = subprocess.run(
-        [scripts / program, *words], cwd=folder, env=own, capture_output=True, text=True
-    )
+    command, told = [scripts / program, *words], {"capture_output": True, "text": True}
+    done = subprocess.run(command, cwd=folder, env=own, check=False, **told)
     if done.returncode:
         sys.stderr.write(done.stdout[-4000:] + done.stderr[-4000:])
     return done.returncode == 0
