@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from proofbook.generator.content.shelf import REFERENCE
-from proofbook.generator.website.publish import locked
 
 HOST = "127.0.0.1"
 SITE = Path("site")
@@ -75,6 +74,9 @@ def _publish(options: argparse.Namespace) -> int:
         settings[DATES] = committed_at
     built = _called(["mkdocs", "build", "--strict", "--site-dir", str(BOOK)], settings)
     if not built:
+        # What it imports, `serve` need not wait for.
+        from proofbook.generator.website.publish import locked
+
         with locked(SITE / "pages"):  # or another build might empty the folder meanwhile
             zipfile.main(["-c", str(SITE / "proofbook.zip"), str(BOOK)])
     return built
