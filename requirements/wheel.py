@@ -20,12 +20,13 @@ from install import ROOT, make_environment, pip
 
 DIST = ROOT / "dist"
 EXTRAS = "book,run"
-SCRIPT = ROOT / "content/topics/ddp/code/summed_right.py"
-TRIES = {  # what is tried → its command, in a folder of its own
-    "new book": ("proofbook", "new", "book", "mine"),
-    "check": ("proofbook", "check", "--content", "mine/content"),
-    "build": ("mkdocs", "build", "--strict", "--quiet", "--config-file", "mine/mkdocs.yml"),
-    "verify": ("proofbook", "verify", "--ranks", "2", str(SCRIPT)),
+SCRIPT = ROOT / "content/topics/multi-gpu/code/summed_right.py"
+BOOK = "mine"
+TRIES = {  # what is tried → the folder, below an empty one, and the command
+    "new book": (".", "proofbook", "new", "book", BOOK),
+    "check": (BOOK, "proofbook", "check"),
+    "build": (BOOK, "mkdocs", "build", "--strict", "--quiet"),
+    "verify": (".", "proofbook", "verify", "--ranks", "2", str(SCRIPT)),
 }
 
 
@@ -41,10 +42,10 @@ def built() -> Path:
 
 def tried(name: str, scripts: Path, folder: Path) -> bool:
     """Whether a command passes; its output is shown where it failed."""
-    program, *words = TRIES[name]
+    below, program, *words = TRIES[name]
     own = {word: text for word, text in os.environ.items() if not word.startswith("PYTHON")}
     command, told = [scripts / program, *words], {"capture_output": True, "text": True}
-    done = subprocess.run(command, cwd=folder, env=own, check=False, **told)
+    done = subprocess.run(command, cwd=folder / below, env=own, check=False, **told)
     if done.returncode:
         sys.stderr.write(done.stdout[-4000:] + done.stderr[-4000:])
     return done.returncode == 0
