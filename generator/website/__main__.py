@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -40,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     publish.add_argument("--address", default="", metavar="URL", help="where it will stand")
     serve = verbs.add_parser("serve", help="serve the book, and follow each edit")
     serve.add_argument("--port", type=int, default=8000)
-    for verb, command in {site: _site, pages: _pages, publish: _publish, serve: _serve}.items():
-        verb.set_defaults(command=command)
+    for verb, called in {site: _site, pages: _pages, publish: _publish, serve: _serve}.items():
+        verb.set_defaults(command=called)
     options = parser.parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
     return command(options)
@@ -78,7 +77,7 @@ def _publish(options: argparse.Namespace) -> int:
         from proofbook.generator.website.publish import locked
 
         with locked(SITE / "pages"):  # or another build might empty the folder meanwhile
-            zipfile.main(["-c", str(SITE / "proofbook.zip"), str(BOOK)])
+            return _called(["zipfile", "-c", str(SITE / "proofbook.zip"), str(BOOK)])
     return built
 
 
