@@ -65,7 +65,7 @@ soak: .venv/.test  ## what takes long: outcomes repeated, 200 kills, property te
 pythons: .venv/.test  ## a smoke run on the oldest and the newest Python found here, but not on that of .venv
 	@$(PY) requirements/pythons.py
 
-wheel:  ## build dist/proofbook-*.whl, and try it in a new environment of its own, as a user would (PYTHON=python3.13)
+wheel:  ## build dist/proofbook-*.whl, and try it in a new environment, as a user would (PYTHON=python3.13)
 	@$(PYTHON) requirements/wheel.py
 
 locks: .venv/.test  ## pin versions and hashes in requirements/; needs uv (ARGS=--upgrade takes the newest)
@@ -75,7 +75,7 @@ clean:  ## remove what was built and the caches; .venv, traces and pages that yo
 	@[ ! -f site/pages/.written ] || (cd site/pages && tr '\n' '\0' < .written | xargs -0 rm -f .written; \
 		find . -mindepth 1 -type d -empty -delete)
 	@[ ! -d site ] || find site -mindepth 1 ! -path 'site/pages*' ! -name .gitkeep -delete
-	@rm -rf build .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	@rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 
 # Set-up, once for each purpose; a wider one serves the narrower.
 .venv/.pages .venv/.run .venv/.test: .venv/.%: $(wildcard requirements/*.txt) pyproject.toml requirements/install.py
