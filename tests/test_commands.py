@@ -6,7 +6,9 @@ import shutil
 import socket
 
 import pytest
+import yaml
 
+from requirements.install import OLDEST
 from tests.processes import ran
 
 pytestmark = pytest.mark.builds
@@ -17,8 +19,12 @@ def _make(root, *arguments):
     return ran(["make", "--no-print-directory", *arguments], root, environment)
 
 
+def _listed(root):
+    return re.findall(r"^  ([a-z]+) ", _make(root).stdout, re.MULTILINE)
+
+
 def test_make_alone_lists_every_command(root):
-    listed = re.findall(r"^  ([a-z]+) ", _make(root).stdout, re.MULTILINE)
+    listed = _listed(root)
     phony = re.search(r"^\.PHONY: (.*)", (root / "Makefile").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(phony.group(1).split())
 
@@ -42,3 +48,15 @@ def test_a_missing_python_is_one_clear_line(root, tmp_path):
     done = _make(tmp_path, ".venv/.pages", "PYTHON=no-such-python")
     ours = [line for line in done.stderr.splitlines() if not line.startswith("make")]
     assert ours == ["proofbook: no no-such-python here; try make PYTHON=…"]
+
+
+def test_a_workflow_and_a_commit_call_what_a_person_calls(root):
+    jobs = yaml.safe_load((root / ".github/workflows/book.yml").read_text())["jobs"]
+    steps = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    (hook,) = yaml.safe_load((root / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    called = [re.match(r"make (\w+)|\.ci/run$", command) for command in [*steps, hook["entry"]]]
+    assert [one and one[1] for one in called] == [None, "wheel", "publish", "check"]
+    assert (root / ".ci/run").is_file()
+    assert {one[1] for one in called if one[1]} <= set(_listed(root))
+    pythons = jobs["wheel"]["strategy"]["matrix"]["python"]
+    assert pythons[0] == ".".join(map(str, OLDEST))

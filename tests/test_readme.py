@@ -13,7 +13,9 @@ from tests.clones import pasted
 from tests.conftest import BUILT_SITE, ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-GUIDES = ("README.md", "CONTRIBUTING.md", "generator/README.md", "runners/README.md")
+GUIDES = ("README.md", "CONTRIBUTING.md", *(
+    f"{part}/README.md" for part in ("generator", "runners", "requirements")
+))  # fmt: skip
 # The first has made the clone, the second runs this test; the third is for `make soak`.
 NOT_HERE = {"make site", "make test", ".venv/bin/python -m runners run --full"}
 
@@ -47,11 +49,21 @@ def test_links_pictures_and_modules_that_a_guide_names_are_there(guide):
     """A module is named from the root, or from the part that the sentence is about."""
     text, folder = (ROOT / guide).read_text(encoding="utf-8"), (ROOT / guide).parent
     links = re.findall(r"\]\(([^)#:]+)[#)]", re.sub(r"(?ms)^```.*?^```", "", text))
-    modules = re.findall(r"`([a-z_]+/[a-z_/-]+\.(?:py|js|j2|yml))`", text)
+    modules = re.findall(r"`([a-z_]+/[a-z_/-]*(?:[a-z_-]+\.(?:py|js|j2|yml)|/))`", text)
     assert links
     parts = (ROOT, folder, ROOT / "generator", ROOT / "runners")
     lost = [one for one in modules if not any((part / one).exists() for part in parts)]
     assert lost + [one for one in links if not (folder / one).exists()] == []
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_links_of_a_guide_to_a_section_lead_to_one(guide):
+    text, folder = (ROOT / guide).read_text(encoding="utf-8"), (ROOT / guide).parent
+    for path, anchor in re.findall(r"\]\(([^)#:]*\.md|)#([^)]+)\)", text):
+        target = (folder / path).read_text(encoding="utf-8") if path else text
+        titles = re.findall(r"^##+ (.*)", target, re.MULTILINE)
+        slugs = [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles]
+        assert anchor in slugs, (path, anchor)
 
 
 def test_every_make_command_it_names_exists():

@@ -81,7 +81,7 @@ def test_pins_are_exact_have_hashes_and_leave_the_build_of_torch_to_pip():
 
 def test_every_dependency_says_what_it_is_for(root):
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    table = (root / "CONTRIBUTING.md").read_text().partition("## Dependencies")[2]
+    table = (root / "requirements" / "README.md").read_text().partition("## Dependencies")[2]
     direct = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
     rows = re.findall(r"^\| (.+?) \|", table, re.MULTILINE)
     told = {name for row in rows for name in re.split(r",? ", row)}

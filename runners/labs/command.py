@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from proofbook.runners.labs.shelf import Desk, Lab, lab_named, labs
 from proofbook.runners.system.book import program
 from proofbook.runners.system.errors import FixableError
+from proofbook.runners.system.files import write_text
 from proofbook.runners.system.progress_lines import say
 
 if TYPE_CHECKING:  # torch is loaded once there is something to grade
@@ -29,6 +30,8 @@ if TYPE_CHECKING:  # torch is loaded once there is something to grade
 
 FIRST_SEED = 0  # of the page's table
 FOLDER = Path("labs")
+ADVICE = "AGENTS.md"  # where coding assistants look for what a folder asks of them
+ASSISTANTS = Path(__file__).with_name("assistants.md")  # what it says there
 LOOK_SECONDS = 0.2
 MOST_RANKS = 8
 LONG_SECONDS = 10.0  # twice as long as an attempt may take
@@ -57,8 +60,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise FixableError(f"--ranks must be from 2 to {MOST_RANKS}, not {arguments.ranks}")
     if arguments.reset and (kept := desk.reset(lab)):
         say(f"your file is kept as {kept}")
-    if desk.start(lab, program()):
-        say(f"wrote {desk.file(lab)}; edit it, and call this again\n\n{lab.words['task']}")
+    _begin(lab, desk)
     graded: int | None = None
     while True:
         while (saved := _saved(desk.file(lab))) in (None, graded):
@@ -79,6 +81,17 @@ def _listed(desk: Desk) -> Iterator[str]:
         repair = "to repair: " if lab.words.get("kind") == "repair" else ""
         yield f"{lab.name:{width}}{repair}{lab.words['title']}{state}"
     yield f"\n`{program()} lab NAME` begins one"
+
+
+def _begin(lab: Lab, desk: Desk) -> None:
+    """Write the lab's file where there is none, and once what assistants read in this folder."""
+    is_new = not FOLDER.exists()
+    if not desk.start(lab, program()):
+        return
+    if is_new:  # a reader may change it, or delete it
+        advice = ASSISTANTS.read_text(encoding="utf-8").replace("python -m runners", program())
+        write_text(FOLDER / ADVICE, advice)
+    say(f"wrote {desk.file(lab)}; edit it, and call this again\n\n{lab.words['task']}")
 
 
 def _grade(lab: Lab, desk: Desk, arguments: argparse.Namespace) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from proofbook.runners.labs import command
 from proofbook.runners.labs.benches import BENCHES
 from proofbook.runners.labs.command import report
 from proofbook.runners.labs.grading import case_of, graded
@@ -156,3 +157,22 @@ def test_a_reader_who_cannot_write_there_is_told_where(tmp_path):
         Desk(tmp_path / "labs").start(LABS["ring"], "proofbook")
     Desk(tmp_path / "mine").start(LABS["ring"], "proofbook")
     assert "proofbook lab ring" in (tmp_path / "mine" / "ring.py").read_text(encoding="utf-8")
+
+
+def test_assistants_find_once_that_they_should_give_hints_and_how_a_lab_is_graded(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    desk = Desk(command.FOLDER)
+    command._begin(LABS["ring"], desk)
+    advice = tmp_path / "labs" / "AGENTS.md"
+    said = advice.read_text(encoding="utf-8")
+    assert "Give hints, not solutions" in said
+    assert "`python -m runners lab NAME` grades" in said  # as it is called in this clone
+    named = set(re.findall(r"`([a-z]+\.(?:py|yml))`", said))
+    assert {"solved.py", "wrong.yml", "lab.yml"} == named
+    assert all((lab.folder / name).is_file() for lab in LABS.values() for name in named)
+    assert all(lab.words["hints"] for lab in LABS.values())
+    advice.unlink()
+    command._begin(LABS["mean"], desk)  # a reader who deletes it has decided
+    assert {path.name for path in advice.parent.iterdir()} == {"ring.py", "mean.py"}
