@@ -175,6 +175,8 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         scripts=around.scripts,
         searched=facts.searched(content, heading, is_markdown=bool(sheet.text)),
         assets={path: file for path, file in folio.assets.items() if path in page},
+        footnotes=folio.sources.footnotes(),
+        command=folio.sources.command,
     )
 
 

@@ -30,6 +30,8 @@ class Page:
     scripts: Sequence[str] = ()  # that it loads, of the site's own
     searched: str = ""  # what the search finds, in sections
     assets: Mapping[str, bytes] = field(default_factory=dict)  # that only it loads, by path
+    footnotes: Sequence[str] = ()  # in Markdown, of each of its values by number
+    command: str = ""  # that measures a path of these again
 
 
 @dataclass

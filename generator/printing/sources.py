@@ -76,24 +76,53 @@ class Sources:
         first = next((name for name, folder in machines if origin.experiment in folder.traces), "")
         return "" if origin.machine in ("", first) else f"-on-{origin.machine}"
 
+    @property
+    def command(self) -> str:
+        """The command that measures a value again, but for the path of the value."""
+        book = self._evidence.book
+        return command((), book.machine.name, book.reference.name)
+
     def block(self) -> Markup:
         """The JSON block of all sources as a script element; empty without values."""
         if not self.values:
             return Markup("")
-        book, runs = self._evidence.book, dict[object, Row]()  # each once
+        runs = dict[object, Row]()  # each once
         # While it is read, a value that another is computed from is added.
         rows = [_short(self._row(value, runs)) for value in self.values]
         marks = sorted({mark for value in self.values for mark in value.marks})
         data = {
             "natures": {mark: f"{mark}: {self._natures[mark]}" for mark in marks},
             "root": self._root,
-            "command": command((), book.machine.name, book.reference.name),
+            "command": self.command,
             "runs": list(runs.values()),
             "values": rows,
         }
         text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
         text = text.replace("<", r"\u003c")  # nothing else ends a script element
         return Markup(f'<script type="application/json" id="{BLOCK}">{text}</script>')
+
+    def footnotes(self) -> list[str]:
+        """What each value is and where it comes from, in Markdown; empty for what a claim states.
+
+        A machine is named where it is another than the page shows.
+        """
+        return ["" if _is_stated(value) else self._footnote(value) for value in self.values]
+
+    def _footnote(self, value: Value) -> str:
+        origin = value.origin
+        if origin and origin.reference:
+            cited = self._evidence.book.references[origin.reference]
+            return f"cited: [{cited.title}]({cited.url}), {cited.where}"
+        paths = {leaf.formula: leaf.path for leaf in value.leaves if leaf.path}
+        parts = [f"`{value.path or formula.printed(value.tree, paths)}`"]
+        if not origin:
+            inputs = ", ".join(f"{leaf} ({leaf.kind})" for leaf in value.leaves)
+            parts += [f"from {inputs}"]
+        elif not origin.is_nowhere and (exact := _exactly(value)) not in (None, str(value)):
+            parts += [f"exactly {exact}"]
+        machines = sorted(value.machines - {self._evidence.book.machine.name})
+        parts += [*value.marks, *(f"on {machine}" for machine in machines), value.absent or ""]
+        return f"{value.kind}: {', '.join(filter(None, parts))}"
 
     def _row(self, value: Value, runs: dict[object, Row]) -> Row:
         """One value: the columns that `values.js` names.
@@ -102,7 +131,7 @@ class Sources:
         formula or field; run, or inputs; the number exactly, 1 where that is shown; why it is
         absent; what sets it apart.
         """
-        if value.kind == "computed" and not value.leaves and value.is_literal:
+        if _is_stated(value):
             return [str(value), len(KINDS)]
         says, of, exact = self._origin_cells(value, runs)
         kind = KINDS.index(value.kind)
@@ -125,8 +154,7 @@ class Sources:
         if key not in runs:
             runs[key] = _short([*key, origin.recorded_at and moment(origin.recorded_at),
                                 origin.software, self._machine_suffix(origin)])  # fmt: skip
-        is_text = isinstance(value.number, str) and not value.words
-        exact = None if is_text else str(replace(value, words=None).formatted(way="exact"))
+        exact = _exactly(value)
         return origin.field, [*runs].index(key), 1 if exact == str(value) else exact
 
 
@@ -136,3 +164,14 @@ def _short(row: Row) -> Row:
     while cells[-1] in (None, ""):
         cells.pop()
     return [0 if cell in (None, "") else cell for cell in cells]
+
+
+def _exactly(value: Value) -> str | None:
+    """The number of a value with all digits; None for words."""
+    is_text = isinstance(value.number, str) and not value.words
+    return None if is_text else str(replace(value, words=None).formatted(way="exact"))
+
+
+def _is_stated(value: Value) -> bool:
+    """Whether it is a constant that a claim states."""
+    return value.kind == "computed" and not value.leaves and value.is_literal

@@ -1,4 +1,4 @@
-"""The HTML of MkDocs, which nothing else reads: Markdown looks like ours, mistakes stand on top.
+"""The HTML of MkDocs: Markdown looks like ours, mistakes stand on top.
 
 MkDocs checks its menu and the links of pages by hand; the texts of a book become links only here.
 """

@@ -19,8 +19,10 @@ import itertools
 import logging
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from html import unescape
 from pathlib import Path
 from typing import Literal
 
@@ -50,13 +52,14 @@ from proofbook.generator.pages.facts import LEVEL
 from proofbook.generator.pages.press import EVERYTHING, Press
 from proofbook.generator.pages.views.ways import GROUPS
 from proofbook.generator.printing.folio import interface_words
-from proofbook.generator.website import page_html, publish, search
+from proofbook.generator.website import page_html, page_markdown, publish, search
 from proofbook.generator.website.guest_plugin import GuestPlugin
 from proofbook.runners.system.book import enter_book, own_book
 from proofbook.runners.traces.digest import forget_code
 
 PATH = "topics/index.md"
 BOOK = "content"  # the folder of a book, beside mkdocs.yml
+LLMS = "llms.txt"  # the list of all pages as Markdown, as llmstxt.org has it
 GENERATOR = Path(__file__).resolve().parents[1]
 SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second
 SECONDS_OF_QUIET = 0.05  # before a build, since an editor may save in several steps
@@ -141,6 +144,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         self.searched: dict[str, str] = {}  # of pages by hand, what is Markdown
         self.book: Book
         self.nav: Navigation
+        self.pages: list[Page] = []
         self.problems: list[str] = []
         self.files: dict[Path, tuple[int, int]] = {}  # as they were when the pages were printed
         self.html = ""  # of the page that MkDocs reads, or what the search may not see of it
@@ -258,6 +262,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             paths = *(f"{publish.PICTURES}/{name}.png" for name in names), publish.PICTURE
             return next(filter(None, map(files.get_file_from_path, paths)), None)
 
+        self.pages = [file.page for file in files.documentation_pages() if file.page]
         env.globals.update(
             topics=[f"topics/{topic.id}/index.md" for topic in self.book.topics],
             picture_of=picture_of,
@@ -371,6 +376,33 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
 
     on_page_context = CombinedEvent(_before_the_search, _after_the_search)
 
+    def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> None:
+        """Write the Markdown of a page beside where MkDocs writes the page."""
+        name = page.file.dest_uri
+        printed = self.press.pages.get(page.file.src_uri)
+        footnotes, command = (printed.footnotes, printed.command) if printed else ((), "")
+        here = page_markdown.PageMarkdown(page.content or "", name.rpartition("/")[2], footnotes)
+        links = {"index": f"{'../' * name.count('/')}{LLMS}", "page": here.page}
+        about = page_markdown.words("about", site=config.site_name, **links)
+        text = here.text(about, page_markdown.words("numbers", command=command))
+        path = Path(config.site_dir, name).with_suffix(".md")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def _sections(self) -> dict[str, list[str]]:
+        """Lines of `llms.txt` by title: the nav's pages, a topic's, those below one, and others."""
+        first, others = map(page_markdown.words, ("first", "others"))
+        tops, sections = dict[str, str](), defaultdict[str, list[str]](list)
+        for page in _pages_of(self.nav.items):
+            topic = [str(section.title) for section in page.ancestors][-2:-1]
+            sections[topic[0] if topic else first].append(_listed(page))
+            tops[page.file.src_uri] = "" if topic else str(page.title)
+        below = {title: list[str]() for title in (*tops.values(), others)}
+        for page in (page for page in self.pages if page.file.src_uri not in tops):
+            above = page.meta.get("under") or f"{page.file.src_uri.partition('/')[0]}.md"
+            below[tops.get(above) or others].append(_listed(page))
+        return sections | {title: lines for title, lines in below.items() if lines}
+
     @event_priority(50)
     def _before_the_index(self, *, config: MkDocsConfig) -> None:
         """Give the entries of the search their further words, before it writes its index."""
@@ -403,6 +435,9 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         if not config.site_url:  # a sitemap without addresses is of no use, and carries a date
             (site / "sitemap.xml").unlink(missing_ok=True)
             (site / "sitemap.xml.gz").unlink(missing_ok=True)
+        says, sections = config.site_description or "", self._sections()
+        text = page_markdown.llms_txt(config.site_name, says, sections)
+        (site / LLMS).write_text(text, encoding="utf-8")
         for lost in page_html.broken_links(site):
             log.warning(lost)
         if os.environ.get(SURPRISES) and self.problems:
@@ -417,6 +452,22 @@ def _section(title: str, children: list[StructureItem]) -> Section:
     for child in children:
         child.parent = section
     return section
+
+
+def _pages_of(items: Iterable[StructureItem]) -> Iterator[Page]:
+    """The pages of some items of a nav, and of all sections in them."""
+    for item in items:
+        if isinstance(item, Page):
+            yield item
+        elif isinstance(item, Section):
+            yield from _pages_of(item.children)
+
+
+def _listed(page: Page) -> str:
+    """The line of a page in `llms.txt`."""
+    title = ": ".join(filter(None, (page.meta.get("subtitle"), unescape(str(page.title)))))
+    says = f": {page.meta['description']}" if page.meta.get("description") else ""
+    return f"- [{title}]({page_markdown.to_markdown(page.file.dest_uri)}){says}"
 
 
 def _contents(written: Sequence[Heading]) -> TableOfContents:
