@@ -73,8 +73,8 @@ class Open:
         blocks, inline = Pieces(), ""
         for piece in (*self.pieces, Block()):
             if isinstance(piece, Block):
-                lines = (" ".join(filter(None, line.split(" "))) for line in inline.split("\n"))
-                blocks += filter(None, (Block("\n".join(lines).strip()), piece))
+                lines = "\n".join(map(_beginning_no_list, inline.split("\n"))).strip()
+                blocks += filter(None, (Block(lines), piece))
                 inline = ""
             elif isinstance(piece, str):
                 inline += piece
@@ -84,6 +84,14 @@ class Open:
     def line(self) -> str:
         """What it holds in one line."""
         return joined(self.blocks).replace("\n\n", "\n").replace("\n", " · ")
+
+
+def _beginning_no_list(line: str) -> str:
+    """A line with single spaces, whose first word no parser takes for the mark of a list."""
+    head, *others = [*filter(None, line.split(" ")), ""]
+    if head[:-1].isdigit() and head[-1] in ".)":
+        head = f"{head[:-1]}\\{head[-1]}"
+    return " ".join((f"\\{head}" if head in ("-", "+", "#") else head, *others)).strip()
 
 
 def joined(blocks: Iterable[object]) -> str:
@@ -134,6 +142,7 @@ class PageMarkdown(HTMLParser):
         self.numbers: dict[int, str] = {}  # each with the address that it leads to
         self.owed: list[str] = []  # footnotes of numbers in code, behind which they stand
         self.num_verbatim = 0  # of the open elements
+        self.closed_by = ""  # the question that closes the last closed part
         self.open = [Open("", {})]
         self.feed(undrawn(html))
         self.close()
@@ -159,7 +168,7 @@ class PageMarkdown(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Write text, in which spaces are one and no sign is Markdown, unless it is code."""
         if not self.num_verbatim:
-            said = " ".join(data.split()).translate(ESCAPED)
+            said = " ".join(data.split()).translate(ESCAPED).replace("\\< ", "< ")
             data = f"{' ' * data[0].isspace()}{said}{' ' * data[-1].isspace()}"
         self.open[-1].pieces.append(data)
 
@@ -174,14 +183,20 @@ class PageMarkdown(HTMLParser):
 
     def _written(self, element: Open) -> Pieces:
         if after := element.get("data-after"):
-            shown = element.blocks[:1] if element.tag == "details" else []  # its summary
-            return [*shown, Block(words("closed", link=f"{self.page}#item-{after}"))]
+            self.closed_by = after
+            summary = element.blocks[0] if element.tag == "details" else ""
+            return [self._closed(str(summary))] if summary else []
+        if "pb-waits" in element.names:  # it follows what it stands for
+            return [self._closed(element.get("data-what"))]
         if element.is_left_out or LEFT_OUT & element.names:
             return []
         if element.tag == "a":
             return self._link(element)
         rule = None if self.num_verbatim else _rule(element.tag, element.names)
         return rule(self, element) if rule else element.pieces
+
+    def _closed(self, what: str) -> Block:
+        return Block(words("closed", what=what, link=f"{self.page}#item-{self.closed_by}"))
 
     def _link(self, element: Open) -> Pieces:
         """A link; of a number the footnote; of a term, and of what links to itself, the words."""
@@ -202,12 +217,12 @@ class PageMarkdown(HTMLParser):
         return [f"{mark}{element.raw}{mark}", *owed]
 
     def item(self, element: Open) -> Pieces:
-        """An entry of a list; its number only where it does not come from a shuffled choice."""
-        parent = self.open[-1]
+        """An entry of a list, without a number where it is a choice or says its number itself."""
+        parent, text = self.open[-1], joined(element.blocks)
         parent.num_items += 1
         is_numbered = parent.tag == "ol" and "pb-option" not in element.names
-        mark = f"{parent.num_items}. " if is_numbered else "- "
-        return [Item(mark + indent(joined(element.blocks), " " * len(mark)).lstrip())]
+        mark = f"{parent.num_items}. " if is_numbered and not text[:1].isdigit() else "- "
+        return [Item(mark + indent(text, " " * len(mark)).lstrip())]
 
     def definition(self, element: Open) -> Pieces:
         """What is said of a term, in the line of the term where it begins with words."""
@@ -289,7 +304,9 @@ RULES: Mapping[str, Rule] = {
     "math": lambda _, element: [f"${element.raw}$"],
     "math.display": lambda _, element: [Block(f"$$\n{element.raw}\n$$")],
     "semantics": lambda _, element: element.pieces[-1:],  # the annotation, in LaTeX
-    "span.pb-eyebrow": _block("**{}**"),
+    "span.pb-eyebrow": lambda page, element: [
+        (Block if page.open[-1].tag == "legend" else str)(*_marked("**")(page, element))
+    ],
     "span.pb-stem": _block("{}"),
     "summary": lambda page, element: [Block(*_marked("**")(page, element))],
     "sup": lambda _, element: [f"^{element.line}"],
