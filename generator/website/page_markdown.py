@@ -28,19 +28,19 @@ BLOCKS = ("aside", "div", "dl", "fieldset", "figure", "form", "ol", "p", "sectio
 ESCAPED = str.maketrans({sign: f"\\{sign}" for sign in "\\`*[<$"})
 
 
-class Block(str):
+class Passage(str):
     """Markdown in lines of its own."""
 
 
-class Item(Block):
+class ListEntry(Passage):
     """An entry of a list."""
 
 
-class Row(list[str]):
+class CellTexts(list[str]):
     """The cells of a row of a table."""
 
 
-Pieces = list[str | Row]  # inline Markdown, blocks and rows
+Pieces = list[str | CellTexts]  # inline Markdown, blocks and rows
 
 
 @dataclass
@@ -71,10 +71,10 @@ class Open:
     def blocks(self) -> Pieces:
         """What it holds as blocks, of which inline Markdown between two others is one."""
         blocks, inline = Pieces(), ""
-        for piece in (*self.pieces, Block()):
-            if isinstance(piece, Block):
+        for piece in (*self.pieces, Passage()):
+            if isinstance(piece, Passage):
                 lines = "\n".join(map(_beginning_no_list, inline.split("\n"))).strip()
-                blocks += filter(None, (Block(lines), piece))
+                blocks += filter(None, (Passage(lines), piece))
                 inline = ""
             elif isinstance(piece, str):
                 inline += piece
@@ -98,7 +98,7 @@ def joined(blocks: Iterable[object]) -> str:
     """Blocks with an empty line between each two that are not both entries of a list."""
     text, was_item = "", False
     for block in blocks:
-        is_item = isinstance(block, Item)
+        is_item = isinstance(block, ListEntry)
         text += ("\n" if is_item and was_item else "\n\n") * bool(text) + str(block)
         was_item = is_item
     return text
@@ -161,7 +161,7 @@ class PageMarkdown(HTMLParser):
             image = f"![{element.get('alt')}]({element.get('src')})"
             parent.pieces.append("\n" if tag == "br" else image)
         elif "pb-number-field" in element.names:
-            parent.pieces.append(Block(f"{element.get('aria-label')}: …"))
+            parent.pieces.append(Passage(f"{element.get('aria-label')}: …"))
         elif element.get("type") == "radio" and element.get("name") != "pick":
             parent.is_left_out = "checked" not in element.names  # a setting not chosen
 
@@ -195,8 +195,8 @@ class PageMarkdown(HTMLParser):
         rule = None if self.num_verbatim else _rule(element.tag, element.names)
         return rule(self, element) if rule else element.pieces
 
-    def _closed(self, what: str) -> Block:
-        return Block(words("closed", what=what, link=f"{self.page}#item-{self.closed_by}"))
+    def _closed(self, what: str) -> Passage:
+        return Passage(words("closed", what=what, link=f"{self.page}#item-{self.closed_by}"))
 
     def _link(self, element: Open) -> Pieces:
         """A link; of a number the footnote; of a term, and of what links to itself, the words."""
@@ -222,12 +222,12 @@ class PageMarkdown(HTMLParser):
         parent.num_items += 1
         is_numbered = parent.tag == "ol" and "pb-option" not in element.names
         mark = f"{parent.num_items}. " if is_numbered and not text[:1].isdigit() else "- "
-        return [Item(mark + indent(text, " " * len(mark)).lstrip())]
+        return [ListEntry(mark + indent(text, " " * len(mark)).lstrip())]
 
     def definition(self, element: Open) -> Pieces:
         """What is said of a term, in the line of the term where it begins with words."""
         first, *others = element.blocks or [""]
-        is_words = type(first) is Block and not first.startswith(("```", "| "))
+        is_words = type(first) is Passage and not first.startswith(("```", "| "))
         return [f"{first}\n" if is_words else first, *others]
 
     def fold(self, element: Open) -> Pieces:
@@ -238,16 +238,16 @@ class PageMarkdown(HTMLParser):
         """A question, and where its answer is."""
         place = element.get("id")
         link = f"{self.page}#{place}" if place else self.page
-        return [*element.blocks, Block(words("answer", link=link))]
+        return [*element.blocks, Passage(words("answer", link=link))]
 
     def table(self, element: Open) -> Pieces:
         """A table; one in a cell as its cells."""
-        rows = [piece for piece in element.pieces if isinstance(piece, Row)]
+        rows = [piece for piece in element.pieces if isinstance(piece, CellTexts)]
         if any(outer.tag == "td" for outer in self.open):
             return ["; ".join(", ".join(row) for row in rows)]
         lines = [f"| {' | '.join(row)} |" for row in rows]
         lines[1:1] = ["|" + " --- |" * len(rows[0])]
-        return [*element.blocks, Block("\n".join(lines))]
+        return [*element.blocks, Passage("\n".join(lines))]
 
     def text(self, about: str, of_numbers: str) -> str:
         """The page: its title, what it is `about`, what it says, and the footnotes."""
@@ -266,7 +266,7 @@ Rule = Callable[[PageMarkdown, Open], Pieces]
 
 def _block(form: str) -> Rule:
     """One line in a block of some form."""
-    return lambda _, element: [Block(form.format(element.line))]
+    return lambda _, element: [Passage(form.format(element.line))]
 
 
 def _marked(mark: str) -> Rule:
@@ -278,7 +278,7 @@ def _marked(mark: str) -> Rule:
 
 def _fenced(_: PageMarkdown, element: Open) -> Pieces:
     fence = "````" if "```" in element.raw else "```"
-    return [Block("\n".join((fence, element.raw.strip("\n"), fence)))]
+    return [Passage("\n".join((fence, element.raw.strip("\n"), fence)))]
 
 
 # What stands for an element, by its tag and one of its names or by its tag; else what it holds.
@@ -291,27 +291,31 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("li", "div.pb-option"), PageMarkdown.item),
     **dict.fromkeys(("div.pb-question", "section.data-survive"), PageMarkdown.question),
     **{f"h{level}": _block("#" * level + " {}") for level in range(1, 7)},
-    **dict.fromkeys(("td", "th"), lambda _, element: [Block(element.line.replace("|", "\\|"))]),
-    "blockquote": lambda _, element: [Block(indent(joined(element.blocks), "> ", bool))],
+    **dict.fromkeys(("td", "th"), lambda _, element: [Passage(element.line.replace("|", "\\|"))]),
+    "blockquote": lambda _, element: [Passage(indent(joined(element.blocks), "> ", bool))],
     "caption": _block("{}"),
     "code": PageMarkdown.code,
     "dd": PageMarkdown.definition,
     "details": PageMarkdown.fold,
-    "div.pb-row": lambda _, element: [Item(f"- {element.blocks[0]}")],  # without what came of it
+    "div.pb-row": lambda _, element: [
+        ListEntry(f"- {element.blocks[0]}")
+    ],  # without what came of it
     "dt": lambda _, element: [f"**{element.line}**: "],
     "figcaption": _block("**Figure: {}**"),
     "legend.data-changed": lambda _, element: [f"{element.line}: "],
     "math": lambda _, element: [f"${element.raw}$"],
-    "math.display": lambda _, element: [Block(f"$$\n{element.raw}\n$$")],
+    "math.display": lambda _, element: [Passage(f"$$\n{element.raw}\n$$")],
     "semantics": lambda _, element: element.pieces[-1:],  # the annotation, in LaTeX
     "span.pb-eyebrow": lambda page, element: [
-        (Block if page.open[-1].tag == "legend" else str)(*_marked("**")(page, element))
+        (Passage if page.open[-1].tag == "legend" else str)(*_marked("**")(page, element))
     ],
     "span.pb-stem": _block("{}"),
-    "summary": lambda page, element: [Block(*_marked("**")(page, element))],
+    "summary": lambda page, element: [Passage(*_marked("**")(page, element))],
     "sup": lambda _, element: [f"^{element.line}"],
     "table": PageMarkdown.table,
-    "tr": lambda _, element: [Row(piece for piece in element.pieces if isinstance(piece, Block))],
+    "tr": lambda _, element: [
+        CellTexts(piece for piece in element.pieces if isinstance(piece, Passage))
+    ],
 }
 
 
