@@ -246,12 +246,12 @@ class PageMarkdown(HTMLParser):
         if any(outer.tag == "td" for outer in self.open):
             return ["; ".join(", ".join(row) for row in rows)]
         lines = [f"| {' | '.join(row)} |" for row in rows]
-        lines[1:1] = ["|" + " --- |" * len(rows[0])]
+        lines[1:1] = ["|" + " --- |" * len(row) for row in rows[:1]]
         return [*element.blocks, Passage("\n".join(lines))]
 
     def text(self, about: str, of_numbers: str) -> str:
         """The page: its title, what it is `about`, what it says, and the footnotes."""
-        title, *others = self.open[0].blocks
+        title, *others = self.open[0].blocks or [""]  # a page by hand may be empty
         body, notes = joined(others), []
         for number, href in sorted(self.numbers.items()):
             if f"[^{number + 1}]" in body:  # and not only in what is left out
