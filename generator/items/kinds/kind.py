@@ -91,13 +91,14 @@ class Kind(Generic[ItemT]):
 
     BY_MODEL: ClassVar[dict[type[Item], type["Kind[Any]"]]] = {}
 
-    form: str  # the macro of elements/items.j2 that prints what a reader operates
     instruction = ""  # what stands above the question
     is_graded = True  # or a commitment, which has no right and wrong
     is_ordered = False  # whether its key is an order, which is never shown from the start
     is_sequence = False  # whether its answers are explained as a numbered list
     has_one_key = False  # whether the same answer has to be right in all of its cases
-    places = ""  # the key of its options, pieces, pairs or lines; none where a reader types
+    # The key of its options, pieces, pairs or lines, which also names its form (`form_of` of
+    # elements/items.j2); none where a reader types.
+    places = ""
     texts: tuple[str, ...] = ("text",)  # the keys of one of these that a reader sees at once
     backed_by = ""  # the key of one of these that names a claim as evidence
 
