@@ -5,6 +5,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import runpy
 import sys
 import threading
 from pathlib import Path
@@ -12,12 +13,6 @@ from pathlib import Path
 from tests.processes import free_port
 
 PROGRAMS = Path(__file__).parent / "programs"
-PRELOADED = [
-    "proofbook.runners.verify.command",
-    "torch.distributed.tensor.parallel",
-    "torch.distributed.pipelining",
-    "torch._dynamo",
-]
 
 
 def verified(program, ranks, *words, options=(), content=Path("/no project")):
@@ -25,13 +20,25 @@ def verified(program, ranks, *words, options=(), content=Path("/no project")):
 
     Its trace is kept in a folder `content`, if there is one.
     """
+    output, codes = _output(_watched, program, ranks, words, options, content)
+    start = output.find("{\n")
+    report = json.JSONDecoder().raw_decode(output[start:])[0] if start >= 0 else {}
+    return report, next((code for code in codes if (code or 0) >= 0), None), output
+
+
+def unwatched(program, ranks, *words):
+    """What the ranks print of a program that nobody watches."""
+    output, codes = _output(_plain, program, ranks, words)
+    assert codes == [0] * ranks, output
+    return output
+
+
+def _output(body, program, ranks, words, *more):
+    """What ranks print whose last argument is a pipe for it, and their exit codes."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    port = free_port()
-    path = program if isinstance(program, Path) else PROGRAMS / program
     reader, writer = context.Pipe(duplex=False)
-    arguments = (ranks, port, str(path), words, options, content, writer)
-    started = [context.Process(target=_run_rank, args=(rank, *arguments)) for rank in range(ranks)]
+    given = (ranks, free_port(), body, str(PROGRAMS / program), words, *more, writer)
+    started = [context.Process(target=_rank, args=(rank, *given)) for rank in range(ranks)]
     for process in started:
         process.start()
     writer.close()
@@ -42,29 +49,39 @@ def verified(program, ranks, *words, options=(), content=Path("/no project")):
     with contextlib.suppress(EOFError):
         while True:
             output += reader.recv()
-    start = output.find("{\n")
-    report = json.JSONDecoder().raw_decode(output[start:])[0] if start >= 0 else {}
-    code = next((own.exitcode for own in started if (own.exitcode or 0) >= 0), None)
-    return report, code, output
+    return output, [process.exitcode for process in started]
 
 
-def _run_rank(rank, ranks, port, path, words, options, content, writer):
-    """The body of a rank; its output goes through the pipe when it ends."""
-    from proofbook.runners.core.trace import machine
-    from proofbook.runners.verify import board, command
+def _rank(rank, ranks, port, body, *given):
+    from proofbook.runners.verify import board
 
-    machine.TRACES = content / "traces"
     os.environ |= board.environment(rank, ranks, port)
     import torch
 
     torch.set_num_threads(1)
-    leave = os._exit
     file = Path(f"/tmp/verify-{os.getpid()}.out")
     os.dup2(os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC), 1)
     os.dup2(1, 2)
     sys.stdout = os.fdopen(1, "w")
+    body(rank, file, *given)
 
-    ends = threading.Lock()
+
+def _plain(rank, file, path, words, writer):
+    sys.argv = [path, *words]
+    sys.path.insert(0, str(Path(path).parent))
+    runpy.run_path(path, run_name="__main__")
+    sys.stdout.flush()
+    writer.send(file.read_text())
+    file.unlink()
+
+
+def _watched(rank, file, path, words, options, content, writer):
+    """Its output goes through the pipe when it ends."""
+    from proofbook.runners.core.trace import machine
+    from proofbook.runners.verify import command
+
+    machine.TRACES = content / "traces"
+    leave, ends = os._exit, threading.Lock()
 
     def send_output_and_leave(code):
         ends.acquire()  # for good: a thread of the tool may end this process, too
