@@ -23,7 +23,7 @@ def wrong_programs():
 
 @pytest.fixture
 def right_programs():
-    return test_labs.RIGHT
+    return [*test_labs.RIGHT]
 
 
 @pytest.fixture
