@@ -27,8 +27,13 @@ def right_programs():
 
 
 @pytest.fixture
-def numbers_of_ranks():
-    return [2, 4]
+def cases():
+    return [(ranks, seed) for ranks in (2, 4) for seed in (0, 1)]
+
+
+@pytest.fixture
+def ranks_of():
+    return lambda _: [2, 4]
 
 
 def _spin():

@@ -8,19 +8,22 @@ import os
 import runpy
 import sys
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 from tests.processes import free_port
 
 PROGRAMS = Path(__file__).parent / "programs"
 
 
-def verified(program, ranks, *words, options=(), content=Path("/no project")):
+def verified(program, ranks, *words, options=(), content=Path("/no project"), forks_one=True):
     """The report of a program as JSON, its exit code, and what the rank that reports printed.
 
-    Its trace is kept in a folder `content`, if there is one.
+    Its trace is kept in a folder `content`, if there is one. The one process of `--one` is forked
+    as the ranks are, and not started as the tool starts it, unless `forks_one` is false.
     """
-    output, codes = _output(_watched, program, ranks, words, options, content)
+    output, codes = _output(_watched, program, ranks, words, options, content, forks_one)
     start = output.find("{\n")
     report = json.JSONDecoder().raw_decode(output[start:])[0] if start >= 0 else {}
     return report, next((code for code in codes if (code or 0) >= 0), None), output
@@ -36,20 +39,34 @@ def unwatched(program, ranks, *words):
 def _output(body, program, ranks, words, *more):
     """What ranks print whose last argument is a pipe for it, and their exit codes."""
     context = multiprocessing.get_context("forkserver")
-    reader, writer = context.Pipe(duplex=False)
-    given = (ranks, free_port(), body, str(PROGRAMS / program), words, *more, writer)
+    ours, theirs = context.Pipe()
+    given = (ranks, free_port(), body, str(PROGRAMS / program), words, *more, theirs)
     started = [context.Process(target=_rank, args=(rank, *given)) for rank in range(ranks)]
     for process in started:
         process.start()
-    writer.close()
+    theirs.close()
+    output, end = "", time.monotonic() + 120
+    with contextlib.suppress(EOFError, ConnectionError):
+        while ours.poll(max(0, end - time.monotonic())):
+            said = ours.recv()
+            if isinstance(said, str):
+                output += said
+            else:  # the one process is wanted
+                one = context.Process(target=_one, args=said)
+                one.start()
+                one.join(60)
+                ours.send(one.exitcode)
     for process in started:
-        process.join(120)
+        process.join(max(0, end - time.monotonic()))
         process.kill()
-    output = ""
-    with contextlib.suppress(EOFError):
-        while True:
-            output += reader.recv()
     return output, [process.exitcode for process in started]
+
+
+def _one(words, environment, errors):
+    os.environ |= environment
+    os.dup2(os.open(errors, os.O_RDWR | os.O_CREAT), 2)
+    sys.argv = ["verify", *words]
+    runpy.run_module("proofbook.runners.verify", run_name="__main__")
 
 
 def _rank(rank, ranks, port, body, *given):
@@ -75,12 +92,22 @@ def _plain(rank, file, path, words, writer):
     file.unlink()
 
 
-def _watched(rank, file, path, words, options, content, writer):
+def _watched(rank, file, path, words, options, content, forks_one, writer):
     """Its output goes through the pipe when it ends."""
     from proofbook.runners.core.trace import machine
-    from proofbook.runners.verify import command
+    from proofbook.runners.verify import command, rerun
+
+    def forked(command, *, env, **_):
+        errors = file.with_suffix(".err")
+        writer.send((command[3:], env, str(errors)))
+        code = writer.recv()
+        said = errors.read_text()
+        errors.unlink()
+        return SimpleNamespace(returncode=code, stderr=said)
 
     machine.TRACES = content / "traces"
+    if forks_one:
+        rerun.subprocess = SimpleNamespace(run=forked, TimeoutExpired=TimeoutError)
     leave, ends = os._exit, threading.Lock()
 
     def send_output_and_leave(code):

@@ -102,7 +102,9 @@ JUDGED = [
 
 def assert_judged(program, ranks, ways, options, code, cause, says):
     """Run a program, and compare what is said of it."""
-    report, ended, output = verified(program, ranks, *ways.split(), options=options)
+    is_real = (program, ways) == ("loader.py", "")
+    how = {"options": options, "forks_one": not is_real}
+    report, ended, output = verified(program, ranks, *ways.split(), **how)
     findings = report.get("findings", [])
     assert (ended, [finding["cause"] for finding in findings][:1]) == (
         code,
