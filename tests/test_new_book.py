@@ -291,6 +291,7 @@ def test_a_changed_experiment_is_stale_until_it_is_measured_again(book, call, ca
     assert call(book, "proofbook", "run")[0] == 0
     assert measured(book)["descending_16"] == 28
     assert main(["check"]) == 0
+    forget_code()  # which the next copy has as it was
 
 
 def test_first_files_are_of_no_subject_and_the_guide_leads_to_pages_that_build(book, call, capsys):
