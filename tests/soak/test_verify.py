@@ -201,7 +201,7 @@ def test_fine_tuning_by_trl_is_judged(ways, code, tmp_path):
     assert (found, bool(report["findings"])) == (code, code == 1), output
 
 
-@pytest.mark.parametrize("program", written_apart(), ids=lambda one: "-".join(one[1:]))
+@pytest.mark.parametrize("program", [*written_apart()], ids=lambda one: "-".join(one[1:]))
 def test_a_program_written_apart_is_told_right_from_faulty(program, request):
     path, name, *right = program
     if name in UNSEEN and not right:
