@@ -207,4 +207,4 @@ def test_a_program_written_apart_is_told_right_from_faulty(program, request):
     if name in UNSEEN and not right:
         request.applymarker(pytest.mark.xfail(reason=UNSEEN[name], strict=True))
     _, code, output = verified(path, 4 if name in ON_FOUR else 2, name, *right)
-    assert code != (1 if right or path.stem == "right" else 0), output
+    assert code in ((0, 3) if right or path.stem == "right" else (1, 3)), output

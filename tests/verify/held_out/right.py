@@ -723,7 +723,7 @@ class Squares(Dataset):
 def workers_weighted():
     """Unequal batches are weighted by their samples; a loader with worker processes gives them."""
     mine = Squares(20 * rank, 20 * rank + (17 if rank == ranks - 1 else 20))
-    loader = DataLoader(mine, batch_size=8, num_workers=2)
+    loader = DataLoader(mine, batch_size=8, num_workers=2, multiprocessing_context="fork")
     model = DistributedDataParallel(mlp(4, 16, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for x, y in itertools.chain(loader, loader):
