@@ -6,6 +6,7 @@ torchrun --nproc-per-node 2 right.py NAME, such as ema; on 4 ranks hsdp and tp_a
 import itertools
 import logging
 import math
+import os
 import random
 import sys
 from contextlib import nullcontext
@@ -38,8 +39,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, TensorDataset
 
 log = logging.getLogger(__name__)
-dist.init_process_group("gloo")
-rank, ranks = dist.get_rank(), dist.get_world_size()
+rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 torch.manual_seed(0)
 draws = torch.Generator().manual_seed(rank)
 
@@ -723,7 +723,7 @@ class Squares(Dataset):
 def workers_weighted():
     """Unequal batches are weighted by their samples; a loader with worker processes gives them."""
     mine = Squares(20 * rank, 20 * rank + (17 if rank == ranks - 1 else 20))
-    loader = DataLoader(mine, batch_size=8, num_workers=2, multiprocessing_context="fork")
+    loader = DataLoader(mine, batch_size=8, num_workers=2)
     model = DistributedDataParallel(mlp(4, 16, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for x, y in itertools.chain(loader, loader):
@@ -745,5 +745,7 @@ def zero_redundancy():
         F.cross_entropy(model(x), (x.mean(1) > 0).long()).backward()
 
 
-globals()[sys.argv[1]]()
-dist.destroy_process_group()
+if __name__ == "__main__":  # workers of a loader import this file
+    dist.init_process_group("gloo")
+    globals()[sys.argv[1]]()
+    dist.destroy_process_group()
