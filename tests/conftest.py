@@ -43,8 +43,6 @@ NOMINAL_SECONDS = 0.1
 BROWSER_SECONDS = 30  # Playwright's own patience
 POLL_SECONDS = 0.05
 ANY_SESSION_MEASURES = "ddp"  # which the README's commands name
-BOOK = {"real", "wanted"}  # fixtures that read the committed book of the root
-BUILT_SITE = "BUILT_SITE"  # the real book's, for a second session of tests
 Found = TypeVar("Found")
 FOUND = pytest.StashKey[dict[str, object]]()
 
@@ -117,8 +115,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(ROOT / "tests" / "site"):
             item.add_marker("builds")
-        if BOOK & {*getattr(item, "fixturenames", ())}:
-            item.add_marker("book")
         if own := item.get_closest_marker("timeout"):  # a test's own time grows as that of others
             item.add_marker(pytest.mark.timeout(own.args[0] * slowness()), append=False)
     items.sort(key=lambda item: _turn(item.path))
@@ -244,8 +240,6 @@ def _real_site(folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the real book's HTML: committed traces, a strict build, once a session."""
-    if known := os.environ.get(BUILT_SITE):
-        return Path(known)
     return made_once(tmp_path_factory, "real-book", _real_site)
 
 

@@ -10,7 +10,7 @@ import shutil
 import pytest
 
 from tests.clones import pasted
-from tests.conftest import BUILT_SITE, ROOT
+from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDES = ("README.md", "CONTRIBUTING.md", *(
@@ -101,13 +101,13 @@ def test_make_site_builds_the_page_that_it_says_to_open(first_site, measured_boo
 
 
 @pytest.mark.ranks
-def test_make_test_after_make_site_reads_the_committed_book_alone(measured_book, built_site):
-    """Own traces and a try lie in the clone; the tests of the book ran without them before."""
+def test_tests_after_make_site_read_the_committed_book_alone(measured_book):
+    """Own traces and a try lie in the clone, and tests read no more than before."""
     content = measured_book / "content"
     own = (content / "traces" / "this-machine").read_text().strip()
     (content / "tries").mkdir(exist_ok=True)
     shutil.copy2(content / "traces" / own / "ddp.json", content / "tries" / "ddp.single-0.json")
-    tests = "-n 0 -q -m book tests/generator tests/test_reproduce.py"
-    command = f".venv/bin/python -m pytest {tests}"
-    done = pasted(command, measured_book, **{BUILT_SITE: str(built_site)})
+    tests = "-n 0 -q tests/generator/test_committed.py -k book_that_tests"
+    done = pasted(f".venv/bin/python -m pytest {tests}", measured_book)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout

@@ -46,7 +46,19 @@ def test_every_key_moves_once_a_claim_behind_it_is_refuted(real):
     assert num_moved >= len(real.topics)
 
 
-@pytest.mark.book
+def test_the_book_that_tests_read_is_of_committed_machines_alone(real):
+    """`tests/test_readme.py` asks again where own traces and a try lie beside it."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("this tree is no clone")
+    listed = ["git", "ls-tree", "--name-only", "HEAD:content/traces"]
+    done = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert {*real.machines} == {*done.stdout.split()}
+    assert {one.machine.name for one in real.traces.values() if not one.is_of_planner} == {
+        real.reference.name
+    }
+    assert real.tries == ()
+
+
 def test_the_book_that_tests_build_holds_what_is_to_be_committed(tmp_path):
     if not (ROOT / ".git").exists():
         pytest.skip("this tree is no clone")

@@ -21,7 +21,7 @@ from proofbook.generator.content.claim import EPSILONS
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.regime import dtype_of
 from proofbook.runners.core.trace.measured import SampledSeconds
-from proofbook.runners.core.trace.records import Run, Trace
+from proofbook.runners.core.trace.records import Run
 from proofbook.runners.traces.invariants import violations
 
 MIB = 2**20
@@ -35,21 +35,23 @@ RESIDUES = ("distance", "difference", "distances", "differences")
 
 def varied(book: Book, change: Change) -> Book:
     """A book whose traces are each changed by a rule, run by run."""
-    traces = {
-        name: replace(shown, trace=trace, reference=trace)
-        for name, shown in book.traces.items()
-        for trace in [_changed(shown.trace, change)]
-    }
-    return replace(book, traces=traces)
 
-
-def _changed(trace: Trace, change: Change) -> Trace:
-    runs = {}
-    for name, run in trace.runs.items():
+    def changed(run: Run, name: str) -> Run:
         document = run.model_dump(mode="json")
-        change(document, run, f"{trace.experiment}.{name}")
-        runs[name] = Run.model_validate(document)
-    return trace.model_copy(update={"runs": runs})
+        change(document, run, name)
+        return Run.model_validate(document)
+
+    return _with_runs(book, changed)
+
+
+def _with_runs(book: Book, change: Callable[[Run, str], Run]) -> Book:
+    traces = {}
+    for name, shown in book.traces.items():
+        trace = shown.trace
+        runs = {one: change(run, f"{trace.experiment}.{one}") for one, run in trace.runs.items()}
+        trace = trace.model_copy(update={"runs": runs})
+        traces[name] = replace(shown, trace=trace, reference=trace)
+    return replace(book, traces=traces)
 
 
 def times(factor: float) -> Change:
@@ -154,14 +156,14 @@ def _moved(name: str, value: Any, by: Callable[[str, float], float]) -> Any:
     return min(by(name, value), 1.0) if name.endswith("accuracy") else by(name, value)
 
 
-def named(device: str, backend: str) -> Change:
-    """Another device and another backend, under the names that a trace gives them."""
+def named(book: Book, device: str, backend: str) -> Book:
+    """A book whose traces give another device and another backend their names."""
+    names = {"device": device, "backend": backend}
 
-    def change(document: Document, run: Run, name: str) -> None:
-        if run.nature != "simulated":
-            document["device"], document["backend"] = device, backend
+    def change(run: Run, _: str) -> Run:
+        return run if run.nature == "simulated" else run.model_copy(update=names)
 
-    return change
+    return _with_runs(book, change)
 
 
 def on_another_machine(book: Book) -> Book:
@@ -185,16 +187,24 @@ def dtypes(book: Book) -> dict[str, str]:
     return found
 
 
+@pytest.fixture(scope="module")
+def other_cpu(real: Book) -> Book:
+    changes = times(0.01), allocator(2 * MIB), noise(1, dtypes(real))
+
+    def change(*run: Any) -> None:
+        for one in changes:
+            one(*run)
+
+    return varied(real, change)
+
+
 @pytest.fixture(scope="module", params=["another CPU", "cuda and gloo", "all at once"])
-def variant(request: pytest.FixtureRequest, real: Book) -> Book:
+def variant(request: pytest.FixtureRequest, real: Book, other_cpu: Book) -> Book:
     if request.param == "cuda and gloo":
-        return varied(real, named("cuda", "gloo"))
-    book = real
-    for change in (times(0.01), allocator(2 * MIB), noise(1, dtypes(real))):
-        book = varied(book, change)
-    if request.param == "all at once":
-        return on_another_machine(varied(book, named("cuda", "nccl")))
-    return book
+        return named(real, "cuda", "gloo")
+    if request.param == "another CPU":
+        return other_cpu
+    return on_another_machine(named(other_cpu, "cuda", "nccl"))
 
 
 def test_a_variant_is_a_trace_that_could_have_been_measured(variant):

@@ -47,40 +47,40 @@ def test_a_changed_file_changes_its_page_its_topic_or_everything(copy, files, un
     assert Press().pages_of(files, copy.load()) == under
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "most"),
-    [
-        (LESSON, "title: ", "title: Once more ", None),
-        ("topics/sharding/quiz.yml", "It asked for", "It had asked for", None),
-        ("glossary.yml", "term: ", "term: so-called ", None),
-        ("topics/asking/topic.yml", "title: ", "title: Once more ", None),
-        ("glossary.yml", "definition: ", "definition: Say ", 1),
-        ("guide.yml", "tell: ", "tell: Say ", 3),
-        ("misconceptions.yml", "belief: ", "belief: Say ", 4),  # in a few lessons
-        ("references.yml", "title: ", "title: Say ", 9),  # in a popover of each
-        ("site.yml", "about: ", "about: Say ", 4),
-        ("statements.yml", "where: ", "where: say ", 1),
-    ],
-)
-def test_an_edit_prints_its_pages_as_a_fresh_press_does_and_leaves_the_others(
-    copy, counted, file, old, new, most
-):
-    """`most`: of a word that pages show, which are all printed and so many."""
+# Edits, and of a word that pages show, which are all printed and no others: how many at most.
+EDITS = [
+    (LESSON, "title: ", "title: Once more ", None),
+    ("topics/sharding/quiz.yml", "It asked for", "It had asked for", None),
+    ("glossary.yml", "term: ", "term: so-called ", None),
+    ("topics/asking/topic.yml", "title: ", "title: Once more ", None),
+    ("glossary.yml", "definition: ", "definition: Say ", 1),
+    ("guide.yml", "tell: ", "tell: Say ", 3),
+    ("misconceptions.yml", "belief: ", "belief: Say ", 4),  # in a few lessons
+    ("references.yml", "title: ", "title: Say ", 9),  # in a popover of each
+    ("site.yml", "about: ", "about: Say ", 4),
+    ("statements.yml", "where: ", "where: say ", 1),
+]
+
+
+def test_an_edit_prints_its_pages_as_a_fresh_press_does_and_leaves_the_others(copy, counted):
     press = Press()
     before = press.printed(copy.load())
-    counted.clear()
-    copy.edit(file, old, new)
-    under = press.pages_of([f"content/{file}"], copy.load())
-    after = press.printed(copy.load(), under)
-    printed = set(counted)
-    assert printed == {path for path in before if path.startswith(under)}
-    fresh = Press().printed(copy.load())
-    assert {path: after[path] for path in printed} == {path: fresh[path] for path in printed}
-    assert {path for path in after if after[path] != before[path]} <= printed
-    assert after != before
-    if most:
-        assert {path for path in fresh if fresh[path] != before[path]} <= printed
-        assert len(printed) <= most < len(before)
+    for file, old, new, most in EDITS:
+        counted.clear()
+        copy.edit(file, old, new)
+        under = press.pages_of([f"content/{file}"], copy.load())
+        after = press.printed(copy.load(), under)
+        printed = set(counted)
+        assert printed == {path for path in before if path.startswith(under)}, file
+        fresh_press = Press()
+        fresh = fresh_press.printed(copy.load())
+        assert {path: after[path] for path in printed} == {path: fresh[path] for path in printed}
+        assert {path for path in after if after[path] != before[path]} <= printed
+        assert after != before
+        if most:
+            assert {path for path in fresh if fresh[path] != before[path]} <= printed
+            assert len(printed) <= most < len(before)
+        press, before = fresh_press, fresh
 
 
 def test_a_mistake_of_a_page_is_told_and_the_last_good_pages_stay(copy):

@@ -23,12 +23,17 @@ def wrong_programs():
 
 @pytest.fixture
 def right_programs():
-    return test_labs.RIGHT
+    return [*test_labs.RIGHT]
 
 
 @pytest.fixture
-def numbers_of_ranks():
-    return [2, 4]
+def cases():
+    return [(ranks, seed) for ranks in (2, 4) for seed in (0, 1)]
+
+
+@pytest.fixture
+def ranks_of():
+    return lambda _: [2, 4]
 
 
 def _spin():

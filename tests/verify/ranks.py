@@ -5,66 +5,110 @@ import contextlib
 import json
 import multiprocessing
 import os
+import runpy
 import sys
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 from tests.processes import free_port
 
 PROGRAMS = Path(__file__).parent / "programs"
-PRELOADED = [
-    "proofbook.runners.verify.command",
-    "torch.distributed.tensor.parallel",
-    "torch.distributed.pipelining",
-    "torch._dynamo",
-]
 
 
-def verified(program, ranks, *words, options=(), content=Path("/no project")):
+def verified(program, ranks, *words, options=(), content=Path("/no project"), forks_one=True):
     """The report of a program as JSON, its exit code, and what the rank that reports printed.
 
-    Its trace is kept in a folder `content`, if there is one.
+    Its trace is kept in a folder `content`, if there is one. The one process of `--one` is forked
+    as the ranks are, and not started as the tool starts it, unless `forks_one` is false.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    port = free_port()
-    path = program if isinstance(program, Path) else PROGRAMS / program
-    reader, writer = context.Pipe(duplex=False)
-    arguments = (ranks, port, str(path), words, options, content, writer)
-    started = [context.Process(target=_run_rank, args=(rank, *arguments)) for rank in range(ranks)]
-    for process in started:
-        process.start()
-    writer.close()
-    for process in started:
-        process.join(120)
-        process.kill()
-    output = ""
-    with contextlib.suppress(EOFError):
-        while True:
-            output += reader.recv()
+    output, codes = _output(_watched, program, ranks, words, options, content, forks_one)
     start = output.find("{\n")
     report = json.JSONDecoder().raw_decode(output[start:])[0] if start >= 0 else {}
-    code = next((own.exitcode for own in started if (own.exitcode or 0) >= 0), None)
-    return report, code, output
+    return report, next((code for code in codes if (code or 0) >= 0), None), output
 
 
-def _run_rank(rank, ranks, port, path, words, options, content, writer):
-    """The body of a rank; its output goes through the pipe when it ends."""
-    from proofbook.runners.core.trace import machine
-    from proofbook.runners.verify import board, command
+def unwatched(program, ranks, *words):
+    """What the ranks print of a program that nobody watches."""
+    output, codes = _output(_plain, program, ranks, words)
+    assert codes == [0] * ranks, output
+    return output
 
-    machine.TRACES = content / "traces"
+
+def _output(body, program, ranks, words, *more):
+    """What ranks print whose last argument is a pipe for it, and their exit codes."""
+    context = multiprocessing.get_context("forkserver")
+    ours, theirs = context.Pipe()
+    given = (ranks, free_port(), body, str(PROGRAMS / program), words, *more, theirs)
+    started = [context.Process(target=_rank, args=(rank, *given)) for rank in range(ranks)]
+    for process in started:
+        process.start()
+    theirs.close()
+    output, end = "", time.monotonic() + 120
+    with contextlib.suppress(EOFError, ConnectionError):
+        while ours.poll(max(0, end - time.monotonic())):
+            said = ours.recv()
+            if isinstance(said, str):
+                output += said
+            else:  # the one process is wanted
+                one = context.Process(target=_one, args=said)
+                one.start()
+                one.join(60)
+                ours.send(one.exitcode)
+    for process in started:
+        process.join(max(0, end - time.monotonic()))
+        process.kill()
+    return output, [process.exitcode for process in started]
+
+
+def _one(words, environment, errors):
+    os.environ |= environment
+    os.dup2(os.open(errors, os.O_RDWR | os.O_CREAT), 2)
+    sys.argv = ["verify", *words]
+    runpy.run_module("proofbook.runners.verify", run_name="__main__")
+
+
+def _rank(rank, ranks, port, body, *given):
+    from proofbook.runners.verify import board
+
     os.environ |= board.environment(rank, ranks, port)
     import torch
 
     torch.set_num_threads(1)
-    leave = os._exit
     file = Path(f"/tmp/verify-{os.getpid()}.out")
     os.dup2(os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC), 1)
     os.dup2(1, 2)
     sys.stdout = os.fdopen(1, "w")
+    body(rank, file, *given)
 
-    ends = threading.Lock()
+
+def _plain(rank, file, path, words, writer):
+    sys.argv = [path, *words]
+    sys.path.insert(0, str(Path(path).parent))
+    runpy.run_path(path, run_name="__main__")
+    sys.stdout.flush()
+    writer.send(file.read_text())
+    file.unlink()
+
+
+def _watched(rank, file, path, words, options, content, forks_one, writer):
+    """Its output goes through the pipe when it ends."""
+    from proofbook.runners.core.trace import machine
+    from proofbook.runners.verify import command, rerun
+
+    def forked(command, *, env, **_):
+        errors = file.with_suffix(".err")
+        writer.send((command[3:], env, str(errors)))
+        code = writer.recv()
+        said = errors.read_text()
+        errors.unlink()
+        return SimpleNamespace(returncode=code, stderr=said)
+
+    machine.TRACES = content / "traces"
+    if forks_one:
+        rerun.subprocess = SimpleNamespace(run=forked, TimeoutExpired=TimeoutError)
+    leave, ends = os._exit, threading.Lock()
 
     def send_output_and_leave(code):
         ends.acquire()  # for good: a thread of the tool may end this process, too
