@@ -173,11 +173,16 @@ def build_with(
 ) -> subprocess.CompletedProcess[str]:
     """Run MkDocs, or what continues it, on the book in `folder`, as where torch is missing."""
     environment = {k: v for k, v in os.environ.items() if "PROOFBOOK" not in k}
+    own = {"NO_MKDOCS_2_WARNING": "1", **without_torch(folder)}
+    return ran([sys.executable, "-m", builder, *arguments], folder, environment | own | variables)
+
+
+def without_torch(folder: Path) -> dict[str, str]:
+    """Variables with which a process finds our code, and an error in place of torch."""
     no_torch = folder / ".no-torch" / "torch.py"
     no_torch.parent.mkdir(exist_ok=True)
     no_torch.write_text('raise ImportError("pages are made without torch")\n')
-    own = {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": f"{no_torch.parent}:{ROOT}"}
-    return ran([sys.executable, "-m", builder, *arguments], folder, environment | own | variables)
+    return {"PYTHONPATH": f"{no_torch.parent}:{ROOT}"}
 
 
 @contextmanager
@@ -232,14 +237,14 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
 
 def _real_site(folder: Path) -> Path:
-    done = mkdocs(copy_of_the_book(folder), "build", "--strict")
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "site" / "html"
+    from tests.published import publish
+
+    return publish(folder)
 
 
 @pytest.fixture(scope="session")
 def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the real book's HTML: committed traces, a strict build, once a session."""
+    """The folder of the real book's HTML: published from the committed traces, once a session."""
     return made_once(tmp_path_factory, "real-book", _real_site)
 
 

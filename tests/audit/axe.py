@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.audit.tools import ToolError, package
 from tests.browser import find_browser
-from tests.site.test_every_page import OPENED, SCHEMES, in_scheme
+from tests.site.axe import OPENED, SCHEMES, in_scheme, violations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -15,13 +15,6 @@ if TYPE_CHECKING:
 WIDTHS = (1280, 390)
 # The theme's switch of its menu has to stand before the header, outside every landmark.
 OF_THE_THEME = ("region", 'id="__drawer"')
-RUN = """async () => {
-    const found = await axe.run(document, {
-        preload: false, resultTypes: ['violations'], rules: {'target-size': {enabled: true}},
-    });
-    return found.violations.flatMap(rule => rule.nodes.map(
-        node => [rule.id, node.html.slice(0, 200), node.failureSummary]));
-}"""
 
 
 def problems(address: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -43,7 +36,6 @@ def problems(address: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _page(page: Page, address: str, script: str) -> Iterator[tuple[str, str, str, str]]:
     page.goto(address)
-    page.evaluate(script)
     for opened in ("closed", "open"):
         if opened == "open":
             page.evaluate(OPENED)
@@ -51,7 +43,7 @@ def _page(page: Page, address: str, script: str) -> Iterator[tuple[str, str, str
             page.set_viewport_size({"width": width, "height": 900})
             for scheme in SCHEMES:
                 in_scheme(page, scheme)
-                for rule, html, why in page.evaluate(RUN):
+                for rule, html, why in violations(page, script=script):
                     if rule == OF_THE_THEME[0] and OF_THE_THEME[1] in html:
                         continue
                     yield f"{opened}, {width}, {scheme}", rule, html, why

@@ -1,11 +1,22 @@
 """The frozen book as a built site: its pages look the same for ever."""
 
+from __future__ import annotations
+
+import json
+import os
+import re
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.conftest import ROOT, made_once, mkdocs
+from tests.site.html_reading import of_each_kind, pages
+from tests.site.seen import look_at
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 CONFIGURATION = """\
 INHERIT: {root}/mkdocs.yml
@@ -47,3 +58,30 @@ def _frozen_site(folder: Path) -> Path:
 def frozen_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the frozen book's HTML."""
     return made_once(tmp_path_factory, "frozen-book", _frozen_site)
+
+
+@pytest.fixture(scope="session")
+def kinds(built_site: Path) -> list[Path]:
+    """Pages that together have every kind of element; `make soak` takes all."""
+    return of_each_kind(pages(built_site))
+
+
+NUM_PARTS = 3  # into which the pages are divided, so that as many workers can look at them
+
+
+@pytest.fixture(scope="session")
+def seen(
+    built_site: Path, kinds: list[Path], browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """What is seen of every page, by its path below the site; opened once in a session."""
+
+    def made(folder: Path) -> Path:
+        part = int(folder.name[-1])
+        found = look_at(browser, built_site, pages(built_site)[part::NUM_PARTS], {*kinds})
+        folder.with_suffix(".json").write_text(json.dumps(found))
+        return folder.with_suffix(".json")
+
+    own = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0)
+    parts = sorted(range(NUM_PARTS), key=lambda part: (part - own) % NUM_PARTS)
+    files = [made_once(tmp_path_factory, f"seen-{part}", made) for part in parts]
+    return {name: one for path in files for name, one in json.loads(path.read_text()).items()}

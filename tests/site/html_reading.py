@@ -1,8 +1,9 @@
 """Built HTML, read with nothing but the standard library: links, anchors, text by its ancestors."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -97,8 +98,21 @@ def leads_to(reading: Reading) -> str | None:
     return next((tag.attributes["content"].partition("url=")[2] for tag in refreshed), None)
 
 
-def pages(site: Path) -> Iterator[Path]:
+@cache
+def pages(site: Path) -> tuple[Path, ...]:
     """Every page of a site but those that have moved, and MkDocs' own 404, served at any depth."""
-    for path in sorted(site.rglob("*.html")):
-        if path.name != "404.html" and leads_to(read_head(path)) is None:
-            yield path
+    found = (path for path in sorted(site.rglob("*.html")) if path.name != "404.html")
+    return tuple(path for path in found if leads_to(read_head(path)) is None)
+
+
+def of_each_kind(paths: Iterable[Path]) -> list[Path]:
+    """Few of some pages that together have every element with every list of classes."""
+    kinds = {
+        path: set(re.findall(r'<(\w+)[^>]*?\sclass="([^"]*)"', path.read_text(encoding="utf-8")))
+        for path in paths
+    }
+    left, chosen = set().union(*kinds.values()), []
+    while left:
+        chosen.append(max(kinds, key=lambda path: len(kinds[path] & left)))
+        left -= kinds[chosen[-1]]
+    return chosen

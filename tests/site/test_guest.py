@@ -5,7 +5,6 @@ from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from proofbook.generator.content.errors import ContentErrors
 from proofbook.generator.content.handwritten import FENCE
@@ -13,8 +12,8 @@ from proofbook.generator.pages.guest import Guest
 from proofbook.generator.website import publish
 from tests.audit.server import served
 from tests.conftest import mkdocs
-from tests.processes import free_port
-from tests.site.test_every_page import AT_REST
+from tests.processes import free_port, python
+from tests.site.axe import violations
 
 PORT = free_port()  # Material replaces pages by their addresses, which name it
 
@@ -58,8 +57,13 @@ why: An hour has {{ 30 + 30 }}.
 """
 
 
-def _site(folder: Path, theme: str, *, is_guest: bool) -> Path:
-    """A site of two pages, with the plugin and two fences or without either."""
+# One process builds them all, which loads MkDocs and the plugin once.
+BUILD = """import sys; from mkdocs.__main__ import cli
+for one in sys.argv[1:]: cli(["build", "--strict", "--config-file", one], standalone_mode=False)"""
+
+
+def _sources(folder: Path, theme: str, *, is_guest: bool) -> Path:
+    """What configures a site of two pages, with the plugin and two fences or without either."""
     (folder / "docs" / "sub").mkdir(parents=True)
     plugins = ["search", *["proofbook"] * is_guest]
     (folder / "mkdocs.yml").write_text(
@@ -73,29 +77,40 @@ def _site(folder: Path, theme: str, *, is_guest: bool) -> Path:
     )
     (folder / "quizzes").mkdir()
     (folder / "quizzes" / "web.yml").write_text(QUIZ)
-    done = mkdocs(folder, "build", "--strict", SOURCE_DATE_EPOCH="1700000000")
+    return folder / "mkdocs.yml"
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory):
+    """The folder in which each theme has a site with the plugin and one without."""
+    folder = tmp_path_factory.mktemp("guests")
+    every = [
+        _sources(folder / theme / name, theme, is_guest=name == "with")
+        for theme in THEMES
+        for name in ("with", "without")
+    ]
+    built_at = {"NO_MKDOCS_2_WARNING": "1", "SOURCE_DATE_EPOCH": "1700000000"}
+    done = python("-c", BUILD, *map(str, every), **built_at)
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder / "site"
+    return folder
 
 
-@pytest.fixture(scope="module", params=THEMES)
-def site(request, tmp_path_factory):
-    return _site(tmp_path_factory.mktemp(request.param) / "with", request.param, is_guest=True)
+@pytest.fixture(params=THEMES)
+def theme(request):
+    return request.param
 
 
 @pytest.fixture
-def address(site):
-    """The site over http, as `navigation.instant` wants it."""
-    with served(site, SimpleHTTPRequestHandler, PORT) as host:
+def address(sites, theme):
+    """A site with the plugin over http, as `navigation.instant` wants it."""
+    with served(sites / theme / "with" / "site", SimpleHTTPRequestHandler, PORT) as host:
         yield f"{host}/"
 
 
-def test_nothing_of_the_site_moves_but_the_page_that_asks(site, tmp_path):
-    theme = re.sub(r"\d+$", "", site.parent.parent.name)
-    plain = _site(tmp_path / "without", theme, is_guest=False)
+def test_nothing_of_the_site_moves_but_the_page_that_asks(sites, theme):
     before, after = (
         {path.relative_to(one): path.read_bytes() for path in one.rglob("*") if path.is_file()}
-        for one in (plain, site)
+        for one in (sites / theme / "without" / "site", sites / theme / "with" / "site")
     )
     assert {path.as_posix() for path in after.keys() - before} == set(publish.guest_assets())
     changed = {path.as_posix() for path, content in before.items() if after[path] != content}
@@ -107,7 +122,7 @@ def test_nothing_of_the_site_moves_but_the_page_that_asks(site, tmp_path):
 
 
 @pytest.mark.browser
-def test_readers_answer_and_their_answers_stay(site, address, open_page):
+def test_readers_answer_and_their_answers_stay(theme, address, open_page):
     page = open_page(address)
     page.evaluate("window.isSame = true")
     page.wait_for_load_state("networkidle")
@@ -120,16 +135,13 @@ def test_readers_answer_and_their_answers_stay(site, address, open_page):
     typed.get_by_role("textbox").fill("119")
     typed.get_by_role("button", name="Check", exact=True).click()
     assert "That is too low" in typed.get_by_role("status").inner_text()
-    page.add_style_tag(content=AT_REST)
-    violations = Axe().run(page, context=".pb-quiz").response["violations"]
-    assert [one["id"] for one in violations] == []
+    assert violations(page, within=".pb-quiz") == []
     page.go_back()
     page.get_by_role("link", name="On", exact=True).click()
     again = chosen.get_by_role("status").filter(has_text="You answered this before. Correct.")
     again.wait_for()
     typed.get_by_role("status").filter(has_text="You have one more attempt").wait_for()
-    is_instant = "material" in site.parent.parent.name
-    assert bool(page.evaluate("window.isSame")) == is_instant
+    assert bool(page.evaluate("window.isSame")) == (theme == "material")  # it is instant
     kept = page.evaluate("Object.keys(localStorage).filter(one => one.startsWith('proofbook:'))")
     assert sorted(kept) == ["proofbook:item:Theirs/minutes", "proofbook:item:Theirs/not-found"]
 
@@ -177,7 +189,7 @@ def test_mistakes_of_a_fence_are_told_with_their_place(tmp_path, fence, error):
 
 
 def test_a_strict_build_tells_every_mistake_and_ends_as_mkdocs_does(tmp_path):
-    _site(tmp_path / "site", "mkdocs", is_guest=True)
+    _sources(tmp_path / "site", "mkdocs", is_guest=True)
     for path, old, new in (
         ("docs/sub/asks.md", "2 * 60", "2 * sixty"), ("docs/sub/asks.md", "30 + 30", "30 +"),
         ("docs/sub/asks.md", "- not-found", "- not-fond"), ("quizzes/web.yml", "right: true", ""),

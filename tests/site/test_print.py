@@ -45,9 +45,14 @@ def test_a_summary_takes_exactly_one_sheet(built_site, open_page, topic):
         assert text.count("holds") >= 4  # the verdicts of its laws
 
 
+def _text(sheets):
+    """What stands on paper, as one text without spaces."""
+    return squeezed(" ".join(sheet.extract_text() for sheet in sheets))
+
+
 def read(page):
     """The open page on paper, as one text without spaces."""
-    return squeezed(" ".join(sheet.extract_text() for sheet in printed(page)))
+    return _text(printed(page))
 
 
 def _beginnings(html: str, css: str) -> list[str]:
@@ -56,13 +61,12 @@ def _beginnings(html: str, css: str) -> list[str]:
     return [squeezed(unescape(re.sub(r"<[^>]+>", "", one))).split(".")[0] for one in found]
 
 
-@pytest.mark.parametrize("script", [True, False])
-@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize(("topic", "script"), [*zip(TOPICS, (True, False), strict=True)])
 def test_paper_has_the_whole_lesson(built_site, open_page, topic, script):
     path = built_site / "topics" / topic / "learn.html"
-    page = open_page(path, java_script_enabled=script)
-    assert len(printed(page)) <= 7
-    text = read(page)
+    sheets = printed(open_page(path, java_script_enabled=script))
+    assert len(sheets) <= 7
+    text = _text(sheets)
     insights = _beginnings(path.read_text(encoding="utf-8"), "insight")
     assert insights
     assert [one for one in insights if one not in text] == []
@@ -85,7 +89,8 @@ def test_paper_has_the_answers_on_sheets_of_their_own(frozen_site, open_page):
     page = open_page(path)
     # What a reader has answered is printed as a question again.
     Asking(page, "how-many-bytes").give(0)
-    text = read(page)
+    sheets = printed(page)
+    text = _text(sheets)
     questions, _, answers = text.partition("Answers1")
     assert [one for one in whys if one in questions] == []
     assert [one for one in whys if one not in answers] == []
@@ -94,7 +99,7 @@ def test_paper_has_the_answers_on_sheets_of_their_own(frozen_site, open_page):
     assert "10.Theanswer:28.0%" in answers
     assert RIGHT in Asking(page, "how-many-bytes").text()  # the screen is as before
     # They begin a sheet: the dialog prints those before it alone.
-    assert any(squeezed(sheet.extract_text()).startswith("Answers1") for sheet in printed(page))
+    assert any(_text([sheet]).startswith("Answers1") for sheet in sheets)
 
 
 def test_without_scripts_paper_has_the_answers_that_are_open(frozen_site, open_page):

@@ -31,15 +31,34 @@ def _said(page: Any) -> str:
     return " ".join(page.locator("[data-recall-said]").inner_text().split())
 
 
+SHOWN = """() => [...document.querySelectorAll("[data-recall] .pb-question")]
+    .filter(one => one.checkVisibility()).map(one => one.id.slice("item-".length))"""
+PRESS = """names => {
+    const buttons = [...document.querySelectorAll("[data-recall] button")];
+    const one = buttons.find(one => one.checkVisibility() && names.includes(one.innerText.trim()));
+    one.focus();
+    one.click();
+}"""
+
+
 def _shown(page: Any) -> str | None:
     """The item in view, of which there is at most one."""
-    seen = page.locator("[data-recall] .pb-question").filter(visible=True).all()
+    seen: list[str] = page.evaluate(SHOWN)
     assert len(seen) < 2
-    return seen[0].get_attribute("id").removeprefix("item-") if seen else None
+    return seen[0] if seen else None
+
+
+def _on(page: Any) -> None:
+    """Go on to the next question, or end the sitting."""
+    page.evaluate(PRESS, ["Next question", "Finish"])
 
 
 def _press(page: Any, name: str) -> None:
     page.locator("[data-recall]").get_by_role("button", name=name).click()
+
+
+def _show(page: Any) -> None:
+    page.evaluate(PRESS, ["Show the answer"])
 
 
 def _sit(page: Any, name: str) -> None:
@@ -58,7 +77,7 @@ def _answer(page: Any, answers: dict[str, tuple[Any, str | None]]) -> list[str]:
         item = Asking(page, name)
         if "one more attempt" in item.give(answer, sure):
             item.give(BY_ID[name].wrong_too)
-        _press(page, "Next question" if _has(page, "Next question") else "Finish")
+        _on(page)
     return came
 
 
@@ -159,7 +178,7 @@ def test_a_sitting_has_ten_questions_and_fits_ten_screens(built_site, open_page)
         assert check["y"] + check["height"] <= screen, name
         box.get_by_role("button", name="Show the answer").click()
         heights.append(box.bounding_box()["height"])
-        _press(page, "Next question" if _has(page, "Next question") else "Finish")
+        _on(page)
     assert len(heights) == 10
     assert 0 < page.locator("[data-recall-said]").bounding_box()["y"] < screen
     assert sum(heights) <= 10 * screen
@@ -213,8 +232,8 @@ def test_a_question_comes_back_on_other_runs_in_turn(page, frozen_site):
         ("", 2, "82", "once more"),
     ):
         while not _shown(page).startswith("say-the-peak"):
-            _press(page, "Show the answer")
-            _press(page, "Next question")
+            _show(page)
+            _on(page)
         assert _shown(page) == f"say-the-peak{suffix}"
         box = page.locator(f"#item-say-the-peak{suffix}")
         assert f"trains on {ranks} ranks." in box.inner_text()
@@ -240,8 +259,8 @@ def test_a_question_that_draws_its_numbers_comes_back_with_others(page, frozen_s
     for sitting in range(3):
         for _ in seen:
             while not (shown := _shown(page)).startswith("draw-the-"):
-                _press(page, "Show the answer")
-                _press(page, "Next question")
+                _show(page)
+                _on(page)
             box = page.locator(f"#item-{shown}")
             name = box.locator("form").get_attribute("data-item")
             drawn = re.findall(r"\d[\d,]*", box.locator(".pb-stem").inner_text())
@@ -255,7 +274,7 @@ def test_a_question_that_draws_its_numbers_comes_back_with_others(page, frozen_s
             box.get_by_role("button", name="Check", exact=True).click()
             assert RIGHT in box.inner_text()
             assert kept(page)[name]["attempts"][-1].get("variant", 0) == sitting
-            page.get_by_role("button", name=re.compile("Next question|Finish")).click()
+            _on(page)
         day += timedelta(days=400)
         page.clock.set_fixed_time(day)
         page.goto(recall.as_uri())
