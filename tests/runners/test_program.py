@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from unittest.mock import patch
 
@@ -77,17 +77,18 @@ def programs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """The same of each model trained whole, on whole batches, by a loop of our own."""
-    return {
-        preset: _trained_alone(
-            loaded(written(tmp_path_factory.mktemp("alone") / "one.py", "single", 1, preset))
-        )
-        for preset in {preset for _, _, _, preset, _ in LAYOUTS}
-    }
+    """The same of a model of so many layers trained whole, on whole batches, by our own loop."""
+    path = tmp_path_factory.mktemp("alone") / "one.py"
+
+    @cache
+    def trained_alone(preset, num_layers):
+        return _trained_alone(loaded(written(path, "single", 1, preset)), num_layers)
+
+    return trained_alone
 
 
-def _trained_alone(program):
-    plan = program.made_small(program.PLAN, 1)
+def _trained_alone(program, num_layers):
+    plan = replace(program.made_small(program.PLAN, 1), num_layers=num_layers)
     model = program.TransformerStage(plan, 0)
     program.initialize(model, torch.device("cpu"))
     kept = {one for name, one in model.named_parameters() if re.search("norm|bias", name)}
@@ -112,8 +113,11 @@ def _trained_alone(program):
 @pytest.mark.parametrize(("ranks", "layout", "_", "preset", "changes"), LAYOUTS)
 def test_a_layout_trains_as_one_process_does(ranks, layout, _, preset, changes, programs, alone):
     tolerance = 2e-5 if changes.get("precision", "fp32") == "fp32" else 3e-2
-    steps = judged(trained, ranks, programs / f"{ranks}-{layout}.py")[-1].returned
-    for ours, whole in zip(steps, alone[preset], strict=True):
+    path = programs / f"{ranks}-{layout}.py"
+    steps = judged(trained, ranks, path)[-1].returned
+    program = loaded(path)
+    num_layers = program.made_small(program.PLAN, ranks).num_layers
+    for ours, whole in zip(steps, alone(preset, num_layers), strict=True):
         assert ours == pytest.approx(whole, rel=tolerance)
     assert all(later[0] < sooner[0] for sooner, later in pairwise(steps))
 
@@ -151,11 +155,11 @@ def simulated(program, rank):
 def test_a_program_needs_what_its_plan_says(one, tmp_path):
     """What it reserves depends on the order of its allocations, too; a plan repeats keys."""
     (_, layout, devices, preset, changes), path = one, tmp_path / "one.py"
-    shape = model_presets()[preset].architecture
-    small = {"num_layers": 4, "norm": "layernorm", "num_kv_heads": shape.num_heads}
-    shape = changed(shape, **small, vocabulary=32_768)
+    shape, strategy = model_presets()[preset].architecture, strategy_of(layout, devices)
+    small = {"num_layers": max(2, strategy.num_stages), "norm": "layernorm"}
+    shape = changed(shape, **small, num_kv_heads=shape.num_heads, vocabulary=32_768)
     how = {"sequence": 4096, "precision": "fp32", "has_zero1_of_fsdp": True}
-    how["global_batch"] = min(16, 8 * strategy_of(layout, devices).data)
+    how["global_batch"] = 2 * strategy.num_stages * strategy.data
     planned = asked(layout, devices, shape, **{**how, **changes})
     path.write_text(program_of(planned, Cluster(1, devices, 1e15, 1e11, 1e11), path, "No plan."))
     for rank in planned.ranks:

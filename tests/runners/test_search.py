@@ -26,7 +26,6 @@ from proofbook.runners.planner.answers.search import (
     shortlist,
     strategies,
 )
-from proofbook.runners.planner.simulated.cache import answers
 from tests.runners.questions import asked
 
 RATES = (989e12, 450e9, 400e9)  # of an H100
@@ -175,7 +174,6 @@ def test_where_no_state_fits_the_reason_is_said():
         choose([unfit], Cluster(2, 2, *RATES), GIB)
 
 
-@pytest.mark.builds
 @pytest.mark.parametrize(
     ("devices", "heads"),
     [
@@ -185,9 +183,9 @@ def test_where_no_state_fits_the_reason_is_said():
 )
 def test_beyond_the_size_for_which_the_order_is_known_none_is_said(devices, heads):
     cluster, names = Cluster(devices // 8, 8, *RATES), ("fsdp", "zero1", "ddp-view", "fsdp-keep")
-    simulated = answers([asked(name, devices, global_batch=devices) for name in names], 2)
-    made = choose(simulated, cluster, 80 * GIB)
-    found = SearchResult(simulated, num_left=7, over=[])
+    formed = by_forms([asked(name, devices, global_batch=devices) for name in names])
+    made = choose(formed, cluster, 80 * GIB)
+    found = SearchResult(formed, num_left=7, over=[])
     lines = choice_lines(made, found, 80 * GIB, lambda one: f"write {one.name}")
     assert [line for line in lines if line.startswith("  write")] == [
         f"  write {one.name}" for one in made.measured
@@ -198,7 +196,7 @@ def test_beyond_the_size_for_which_the_order_is_known_none_is_said(devices, head
     ]
     if made.is_ordered:
         assert first == ["ddp-view", "zero1", "fsdp-keep"]
-        assert made.fitting == layouts(simulated, cluster, 80 * GIB)
+        assert made.fitting == layouts(formed, cluster, 80 * GIB)
     else:
         needs = [one.needed_bytes for one in made.fitting]
         assert needs == sorted(needs)

@@ -46,20 +46,17 @@ def ddp(_):
     train(DistributedDataParallel(layers(EVEN), bucket_cap_mb=0.03), EVEN[0])
 
 
+class Recomputed(nn.Sequential):
+    def forward(self, x):
+        for layer in self:
+            x = checkpoint(layer, x, use_reentrant=False)
+        return x
+
+
 def accumulated(_):
-    """As views of buckets, reduced with the last microbatch alone."""
-    model = DistributedDataParallel(layers(EVEN), gradient_as_bucket_view=True)
+    """As views of buckets, reduced with the last microbatch alone; layers are computed again."""
+    model = DistributedDataParallel(Recomputed(*layers(EVEN)), gradient_as_bucket_view=True)
     train(model, EVEN[0], model.no_sync)
-
-
-def recomputed(_):
-    class Recomputed(nn.Sequential):
-        def forward(self, x):
-            for layer in self:
-                x = checkpoint(layer, x, use_reentrant=False)
-            return x
-
-    train(DistributedDataParallel(Recomputed(*layers(EVEN))), EVEN[0])
 
 
 def fsdp(_, widths, **how):
@@ -69,33 +66,12 @@ def fsdp(_, widths, **how):
     train(fully_shard(model, **how), widths[0])
 
 
-def kept(rank):
-    fsdp(rank, UNEVEN, reshard_after_forward=False)
-
-
 def uneven(rank):
     fsdp(rank, UNEVEN)
 
 
 def hsdp(rank):
     fsdp(rank, EVEN, mesh=init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard")))
-
-
-def stages(rank):
-    """Each rank has a layer; activations travel on, and gradients back."""
-    layer = nn.Linear(64, 64)
-    is_first, is_last = rank.rank == 0, rank.rank == rank.world_size - 1
-    for _ in range(NUM_STEPS):
-        inputs = torch.ones(BATCH, 64, requires_grad=True)
-        if not is_first:
-            dist.recv(inputs.detach(), rank.rank - 1)
-        outputs, gradient = layer(inputs), torch.ones(BATCH, 64)
-        if not is_last:
-            dist.send(outputs.detach(), rank.rank + 1)
-            dist.recv(gradient, rank.rank + 1)
-        outputs.backward(gradient)
-        if not is_first:
-            dist.send(inputs.grad, rank.rank - 1)
 
 
 def ring(rank):
