@@ -12,9 +12,7 @@ import torch
 import torch.distributed as dist
 
 from proofbook.runners.__main__ import main
-from proofbook.runners.core.trace.measured import MemoryClasses
 from proofbook.runners.planner import command
-from proofbook.runners.planner.answers import closed_form
 from proofbook.runners.planner.answers.answer import PlanAnswer
 from proofbook.runners.planner.answers.law_of_time import Cluster
 from proofbook.runners.planner.answers.question import _AXES, TrainingSettings
@@ -25,7 +23,7 @@ from proofbook.runners.simulate.log import RESHARDED
 from proofbook.runners.system.book import ROOT
 from tests.conftest import wait_until
 from tests.processes import marked
-from tests.runners.questions import GPT, LLAMA, asked, changed, simulated
+from tests.runners.questions import GPT, LLAMA, asked, by_forms, changed, simulated
 
 DEEP = changed(LLAMA, num_layers=4)
 GPT_TIED = changed(GPT, num_layers=4, has_tied_embeddings=True)
@@ -305,23 +303,14 @@ def test_what_was_answered_once_is_read(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def by_forms(monkeypatch, tmp_path):
+def _by_forms(monkeypatch, tmp_path):
     """Closed forms take the place of simulations, and the command keeps its answers elsewhere."""
-
-    zeros = {"at_peak": MemoryClasses(**dict.fromkeys(MemoryClasses.model_fields, 0))}
-
-    def formed(questions, num_workers=1):
-        answers = [closed_form.answer(one) for one in questions]
-        for one in answers:
-            one.ranks[:] = [rank.model_copy(update=zeros) for rank in one.ranks]
-        return answers
-
     for module in (cache, command):
-        monkeypatch.setattr(module, "answers", formed)
+        monkeypatch.setattr(module, "answers", by_forms)
     monkeypatch.setattr(cache, "CACHE", tmp_path / "plans")
 
 
-@pytest.mark.usefixtures("by_forms")
+@pytest.mark.usefixtures("_by_forms")
 def test_the_same_question_has_the_same_answer_with_a_command_for_each_layout(capsys, tmp_path):
     words = ["plan", "for", "gpt2-124m", "--devices", "2", "--sequence", "1024"]
     assert main(words) == 0
@@ -338,7 +327,7 @@ def test_the_same_question_has_the_same_answer_with_a_command_for_each_layout(ca
     compile(path.read_text(), path, "exec")
 
 
-@pytest.mark.usefixtures("by_forms")
+@pytest.mark.usefixtures("_by_forms")
 def test_without_devices_the_command_says_how_many(capsys):
     assert main(["plan", "for", "gpt2-124m", "--memory", "80", "--sequence", "64"]) == 0
     title, first, *_ = capsys.readouterr().out.splitlines()
@@ -346,7 +335,7 @@ def test_without_devices_the_command_says_how_many(capsys):
     assert first.split()[:4] == ["1", "device", "single,", "microbatch"]
 
 
-@pytest.mark.usefixtures("by_forms")
+@pytest.mark.usefixtures("_by_forms")
 def test_a_no_names_what_would_turn_it(capsys):
     words = ["plan", "for", "gpt2-124m", "--devices", "1", "--memory", "3.2", "--sequence", "1024"]
     assert main(words) == 2

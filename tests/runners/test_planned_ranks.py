@@ -85,10 +85,8 @@ LAYOUTS = {
     "fsdp.4+ep.2": 4,
     "zero1.4+ep.2": 4,
     "fsdp.2+tp-sp.2": 4,
-    "1f1b.2+ddp.2": 4,
     "1f1b.2+fsdp.2": 4,
-    "gpipe.2+fsdp-keep.2": 4,
-    "interleaved.2+fsdp.2": 4,
+    "interleaved.2+fsdp-keep.2": 4,
     "gpipe.2+tp-sp.2": 4,
     "interleaved.2+tp-sp.2": 4,
     "hsdp.2.2+tp-sp.2": 8,
@@ -100,8 +98,9 @@ def question_of(layout, **how):
     """Two microbatches or more on each rank, in bf16 beside fp32 copies."""
     strategy, shape = strategy_of(layout, LAYOUTS[layout]), {}
     if strategy.pipeline > 1:  # whose ends sum the gradient of their embedding
-        is_tied = not strategy.sharding.startswith("fsdp")  # in a schedule of torch's nobody does
-        shape = {"num_layers": strategy.num_stages, "has_tied_embeddings": is_tied}
+        shape = {"num_layers": strategy.num_stages, "has_tied_embeddings": True}
+    if strategy.pipeline > 1 and strategy.sharding.startswith("fsdp"):
+        shape = {"num_layers": 8, "hidden_size": 128, "ffn_size": 512}
     if strategy.expert > 1:
         shape |= {"num_experts": 4, "num_active_experts": 2}
     batch = {"microbatch": 2, "global_batch": 4 * strategy.data}

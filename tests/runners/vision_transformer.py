@@ -16,7 +16,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-WIDTH, HEADS, DEPTH, PATCH, SIDE, CLASSES = 64, 8, 3, 4, 16, 16
+WIDTH, HEADS, DEPTH, PATCH, SIDE, CLASSES = 64, 8, 2, 4, 16, 16
 MICROBATCH, NUM_MICROBATCHES, NUM_STEPS = 8, 2, 2
 
 
