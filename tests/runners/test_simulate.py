@@ -37,8 +37,8 @@ def calls_of(log):
 
 @pytest.mark.parametrize(
     ("program", "ranks"),
-    [(wrapped.ddp, 2), (wrapped.accumulated, 2), (wrapped.uneven, 3), (wrapped.hsdp, 4),
-     (wrapped.ring, 4)],
+    [(wrapped.ddp, 2), (wrapped.accumulated, 2), (wrapped.recomputed, 2), (wrapped.uneven, 3),
+     (wrapped.hsdp, 4), (wrapped.ring, 4)],
 )  # fmt: skip
 def test_peaks_and_payloads_are_those_of_real_ranks(program, ranks):
     seen, logs = judged(program, ranks), logs_of(program, ranks)

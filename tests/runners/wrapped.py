@@ -46,17 +46,20 @@ def ddp(_):
     train(DistributedDataParallel(layers(EVEN), bucket_cap_mb=0.03), EVEN[0])
 
 
-class Recomputed(nn.Sequential):
-    def forward(self, x):
-        for layer in self:
-            x = checkpoint(layer, x, use_reentrant=False)
-        return x
-
-
 def accumulated(_):
-    """As views of buckets, reduced with the last microbatch alone; layers are computed again."""
-    model = DistributedDataParallel(Recomputed(*layers(EVEN)), gradient_as_bucket_view=True)
+    """As views of buckets, reduced with the last microbatch alone."""
+    model = DistributedDataParallel(layers(EVEN), gradient_as_bucket_view=True)
     train(model, EVEN[0], model.no_sync)
+
+
+def recomputed(_):
+    class Recomputed(nn.Sequential):
+        def forward(self, x):
+            for layer in self:
+                x = checkpoint(layer, x, use_reentrant=False)
+            return x
+
+    train(DistributedDataParallel(Recomputed(*layers(EVEN))), EVEN[0])
 
 
 def fsdp(_, widths, **how):
