@@ -158,7 +158,7 @@ def test_a_program_needs_what_its_plan_says(one, tmp_path):
     small = {"num_layers": max(2, strategy.num_stages), "norm": "layernorm"}
     shape = changed(shape, **small, num_kv_heads=shape.num_heads, vocabulary=32_768)
     how = {"sequence": 4096, "precision": "fp32", "has_zero1_of_fsdp": True}
-    how["global_batch"] = max(2, strategy.num_stages) * strategy.data
+    how["global_batch"] = 2 * strategy.num_stages * strategy.data
     planned = asked(layout, devices, shape, **{**how, **changes})
     path.write_text(program_of(planned, Cluster(1, devices, 1e15, 1e11, 1e11), path, "No plan."))
     for rank in planned.ranks:
