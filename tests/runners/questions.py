@@ -1,5 +1,9 @@
 """Tiny models, and questions about them, that tests of plans share."""
 
+from functools import cache
+
+from proofbook.runners.core.trace.measured import MemoryClasses
+from proofbook.runners.planner.answers import closed_form
 from proofbook.runners.planner.answers.architecture import Architecture
 from proofbook.runners.planner.answers.question import (
     Implementation,
@@ -8,6 +12,7 @@ from proofbook.runners.planner.answers.question import (
     TrainingSettings,
     strategy_of,
 )
+from proofbook.runners.planner.simulated.one_rank import simulate_rank
 
 LLAMA = Architecture(
     num_layers=2, hidden_size=64, num_heads=4, num_kv_heads=4, ffn_size=128, vocabulary=256,
@@ -38,3 +43,22 @@ def asked(strategy, devices=4, shape=LLAMA, **how):
     )
     question.check()
     return question
+
+
+def simulated(strategy, devices=4, shape=LLAMA, rank=0, **how):
+    """The simulation of a rank for such a step, which is simulated once for all tests of a file."""
+    return _simulated(asked(strategy, devices, shape, **how).model_dump_json(), rank)
+
+
+@cache
+def _simulated(question, rank):
+    return simulate_rank(Question.model_validate_json(question), rank)
+
+
+def by_forms(questions, num_workers=1):
+    """Answers without a simulation, for tests that read nothing that only that knows."""
+    unknown = {"at_peak": MemoryClasses(**dict.fromkeys(MemoryClasses.model_fields, 0))}
+    answers = [closed_form.answer(one) for one in questions]
+    for one in answers:
+        one.ranks[:] = [rank.model_copy(update=unknown) for rank in one.ranks]
+    return answers

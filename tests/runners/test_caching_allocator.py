@@ -98,7 +98,7 @@ steps = st.lists(
 )
 
 
-def run(log, is_expandable, look=lambda allocator: None):
+def run(log, is_expandable, look):
     """Perform a log, and look after each step; the allocator and the blocks still held."""
     allocator, held = CachingAllocator(is_expandable=is_expandable), []
     for kind, number, stream in log:
@@ -127,13 +127,8 @@ def look_whole(allocator):
 
 
 @given(steps, st.booleans())
-def test_blocks_tile_their_segments_and_never_overlap(log, is_expandable):
-    run(log, is_expandable, look_whole)
-
-
-@given(steps, st.booleans())
-def test_freeing_everything_leaves_one_free_block_in_each_segment(log, is_expandable):
-    allocator, held = run(log, is_expandable)
+def test_blocks_tile_their_segments_and_freed_they_leave_one_in_each(log, is_expandable):
+    allocator, held = run(log, is_expandable, look_whole)
     for block in held:
         allocator.free(block)
     assert allocator.allocated.now == 0

@@ -27,12 +27,13 @@ def measured(tmp_path_factory):
             assert f"traceback : {DEAD}" in said
         names = ("scaling.strong_2", "scaling.one", "scaling.strong_4", "mishaps.raises")
         nodes.start("c10d", "name", *names, "lasting.brief")
-        return ended(nodes)
+        found = ended(nodes)
+        assert found.codes == [0, 0], found.said
+        return found
 
 
 @pytest.fixture(scope="session")
 def trace(measured):
-    assert measured.codes == [0, 0], measured.said
     return read(measured.folder / "scaling.json")
 
 
@@ -62,16 +63,6 @@ def test_nodes_have_a_folder_a_name_and_an_interface_of_their_own(measured, trac
     assert measured.folder.name.startswith("2-nodes-")
     assert described.name == measured.folder.name == trace.machine
     assert described.system.endswith("2 nodes")
-
-
-@with_nodes
-def test_the_root_cause_is_named_whichever_node_it_lies_on(measured, trace):
-    assert trace.runs
-    failed = read(measured.folder / "mishaps.json").runs["raises"]
-    assert failed.status == "failed"
-    assert failed.error.kind == "exception"
-    assert [r.rank for r in failed.ranks] == [0, 1]
-
     for number, said in enumerate(measured.said):
         address = f"10.213.0.{number + 1}"
         assert f"node {number} (n{number}): one of 2, connected over link0, {address}" in said
@@ -80,8 +71,15 @@ def test_the_root_cause_is_named_whichever_node_it_lies_on(measured, trace):
 
 
 @with_nodes
-def test_the_start_after_a_killed_rank_takes_what_had_ended(measured, trace):
-    assert trace.runs
+def test_the_root_cause_is_named_whichever_node_it_lies_on(measured):
+    failed = read(measured.folder / "mishaps.json").runs["raises"]
+    assert failed.status == "failed"
+    assert failed.error.kind == "exception"
+    assert [r.rank for r in failed.ranks] == [0, 1]
+
+
+@with_nodes
+def test_the_start_after_a_killed_rank_takes_what_had_ended(measured):
     assert "kept as measured before" in measured.said[0]
     assert read(measured.folder / "lasting.json").runs["brief"].status == "completed"
     assert not (measured.folder / ".lasting.part").exists()

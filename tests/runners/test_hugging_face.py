@@ -1,20 +1,19 @@
 """Checkpoints of Hugging Face, by the lines of “First run”, against the library of their format."""
 
-import multiprocessing
-import os
 import runpy
 from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.distributed.checkpoint import CheckpointException
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.utils._python_dispatch import _disable_current_modes
 
-from tests.processes import ROOT, free_port
+from tests.judged import judged
+from tests.processes import ROOT
 
 pytestmark = pytest.mark.ranks
 LINES = ROOT / "content/code/hugging_face.py"
@@ -29,37 +28,24 @@ def built(seed: int) -> nn.Module:
     return model
 
 
-def _rank(rank: int, port: int, folder: Path) -> None:
+def reshaped(_, folder: Path) -> dict[str, torch.Tensor]:
     """Load the given file into shards of other values, and write it again."""
-    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    dist.init_process_group("gloo")
-    lines, model = runpy.run_path(str(LINES)), built(seed=1)
-    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
-    with pytest.raises(CheckpointException, match="Missing key in checkpoint"):
-        lines["load"](model, str(folder / "given"))
-    lines["load"](model, str(folder / "given"), TIED)
-    loaded = {name: shard.full_tensor() for name, shard in model.named_parameters()}
-    if rank == 0:
-        torch.save(loaded, folder / "loaded.pt")
-    lines["save"](model, str(folder / "written"), TIED)
-    dist.barrier()
-    dist.destroy_process_group()
+    with _disable_current_modes():
+        lines, model = runpy.run_path(str(LINES)), built(seed=1)
+        fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+        with pytest.raises(CheckpointException, match="Missing key in checkpoint"):
+            lines["load"](model, str(folder / "given"))
+        lines["load"](model, str(folder / "given"), TIED)
+        loaded = {name: shard.full_tensor() for name, shard in model.named_parameters()}
+        lines["save"](model, str(folder / "written"), TIED)
+    return loaded
 
 
 def test_a_checkpoint_of_hugging_face_is_loaded_into_shards_and_written_again(tmp_path):
     given = dict(built(seed=0).named_parameters())
     (tmp_path / "given").mkdir()
     save_file(given, tmp_path / "given/model.safetensors")
-    port = free_port()
-    context = multiprocessing.get_context("forkserver")
-    ranks = [context.Process(target=_rank, args=(rank, port, tmp_path)) for rank in range(2)]
-    for one in ranks:
-        one.start()
-    for one in ranks:
-        one.join()
-    assert [one.exitcode for one in ranks] == [0, 0]
-    loaded = torch.load(tmp_path / "loaded.pt")
+    loaded = judged(reshaped, 2, tmp_path)[0].returned
     [file] = (tmp_path / "written").glob("*.safetensors")
     written = load_file(file)
     assert given.keys() == loaded.keys() == written.keys()

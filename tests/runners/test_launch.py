@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from proofbook.runners.__main__ import main
 from proofbook.runners.commands import run as running
 from proofbook.runners.core.declared.experiment import find
 from proofbook.runners.core.measuring import measure
@@ -18,7 +19,7 @@ from proofbook.runners.core.system import links
 from proofbook.runners.system.errors import LaunchError
 from proofbook.runners.traces.summary import how_it_ended
 from tests.conftest import wait_until
-from tests.processes import OWN_EXPERIMENTS, marked, python
+from tests.processes import OWN_EXPERIMENTS, marked
 
 pytestmark = pytest.mark.ranks
 # Python takes memory for objects in arenas of 1 MiB; glibc's heap and page rounding are smaller.
@@ -162,18 +163,17 @@ def test_a_stopped_run_leaves_no_process_no_link_and_no_half_file(how, tmp_path,
     assert not list(tmp_path.glob("*/*.json*"))
 
 
-def test_a_second_run_at_the_same_time_is_refused_in_one_line(tmp_path):
-    holder = (tmp_path / ".running").open("w")
-    fcntl.flock(holder, fcntl.LOCK_EX)
-    holder.write("4711")
-    holder.flush()
-    done = python("-m", "runners", "run", "ddp", PROOFBOOK_TRACES=str(tmp_path))
-    holder.close()
-    assert done.returncode == 2
-    assert done.stderr.splitlines() == [
+@pytest.mark.usefixtures("folder")
+def test_a_second_run_at_the_same_time_is_refused_in_one_line(tmp_path, capsys):
+    with (tmp_path / ".running").open("w") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        holder.write("4711")
+        holder.flush()
+        assert main(["run", "ddp"]) == 2
+    assert capsys.readouterr().err == (
         "python -m runners: another run is measuring here (process 4711); "
-        "wait until it has ended, or stop it"
-    ]
+        "wait until it has ended, or stop it\n"
+    )
 
 
 def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(folder):

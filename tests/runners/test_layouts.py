@@ -114,9 +114,9 @@ def test_every_microbatch_passes_every_stage_once_and_sends_what_it_passes(sched
 
 
 def test_a_few_microbatches_reach_the_peak_of_all(monkeypatch):
-    question = deep("interleaved.2", 2, 4, 12)
+    question = deep("interleaved.2", 2, 4, 8)
     few = simulate_rank(question, 0)
-    monkeypatch.setattr(one_rank, "repeats", lambda _: Repeats(12, 12))
+    monkeypatch.setattr(one_rank, "repeats", lambda _: Repeats(8, 8))
     whole = simulate_rank(question, 0)
     assert (few.flops, few.calls) == (whole.flops, whole.calls)
     assert few.peak_bytes == pytest.approx(whole.peak_bytes, rel=1e-4)

@@ -15,7 +15,8 @@ def trace(tmp_path_factory):
     """A small experiment as `run` measures it where `platform.system()` says Darwin."""
     traces = tmp_path_factory.mktemp("traces")
     own = {"PYTHONPATH": str(Path(__file__).parent / "no_linux"), "PROOFBOOK_TRACES": str(traces)}
-    done = python("-m", "runners", "run", "changeable", **OWN_EXPERIMENTS, **own)
+    names = ("changeable.shared", "changeable.alone")
+    done = python("-m", "runners", "run", *names, **OWN_EXPERIMENTS, **own)
     assert done.returncode == 0, done.stderr
     (path,) = traces.glob("*/changeable.json")
     return read(path)

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.ranks
 def run(folder, launcher):
     """Measure what is due of an experiment; the names of what was measured, and the trace."""
 
-    def measured(name, *, full=False, force=False):
-        one = pending(name, folder, full=full, force=force)
+    def measured(name, *, full=False):
+        one = pending(name, folder, full=full)
         if one is None:
             return None, None
         trace = measure.measure(one, launcher, Progress())
@@ -48,61 +48,50 @@ def test_an_experiment_that_is_full_as_a_whole_leaves_no_trace_unless_request(ru
     assert run("heaviest") == (None, None)
 
 
-def _interrupted(monkeypatch, folder, launcher, *, after, full=True):
-    """Measure `heavier` and be interrupted as soon as `after` has ended."""
+@pytest.fixture
+def interrupted(folder, launcher, monkeypatch):
+    """`heavier` was interrupted as soon as its first run, `light`, had ended."""
     whole = measure.measure_run
 
     def stopped(launcher, experiment, name, *more):
-        if name != after:
+        if name != "light":
             raise KeyboardInterrupt
         return whole(launcher, experiment, name, *more)
 
     with monkeypatch.context() as patched:
         patched.setattr(measure, "measure_run", stopped)
-        one = pending("heavier", folder, full=full)
         with pytest.raises(KeyboardInterrupt):
-            measure.measure(one, launcher, Progress())
+            measure.measure(pending("heavier", folder, full=True), launcher, Progress())
+    return folder
 
 
-def test_an_interrupted_run_goes_on_where_it_was(run, folder, launcher, monkeypatch):
-    _interrupted(monkeypatch, folder, launcher, after="light")
-    assert [p.name for p in folder.iterdir()] == [".heavier.part"]
-    left = json.loads(part_of("heavier", folder).read_text())
+def test_what_was_interrupted_counts_for_the_same_code_and_torch_and_goes_on_where_it_was(
+    run, interrupted, monkeypatch
+):
+    part, both = part_of("heavier", interrupted), ("light", "heavy")
+    assert [*interrupted.iterdir()] == [part]
+    left = json.loads(part.read_text())
     assert list(left["runs"]) == ["light"]
+
+    def is_thrown_away():
+        one = pending("heavier", interrupted, full=True)
+        return (one.reason, one.measured) == ("missing", both)
+
+    assert not is_thrown_away()
+    forced = pending("heavier", interrupted, full=True, force=True)
+    assert (forced.measured, forced.kept) == (both, {})
+    for name, other in (("source_digest", "edited"), ("installed", "another")):
+        with monkeypatch.context() as changed:
+            changed.setattr(dues, name, lambda _, other=other: other)
+            assert is_thrown_away()
+    whole = part.read_text()
+    part.write_text(whole[:100])  # torn
+    assert is_thrown_away()
+    part.write_text(whole)
     measured, trace = run("heavier", full=True)
     assert measured == ("heavy",)
     assert trace.runs["light"].as_json() == left["runs"]["light"]
-    files = sorted(p.name for p in folder.iterdir())
-    assert files == ["heavier.json", "machine.json"]
-
-
-def test_a_forced_run_measures_also_what_an_interrupted_one_had_ended(
-    folder, launcher, monkeypatch
-):
-    _interrupted(monkeypatch, folder, launcher, after="light")
-    one = pending("heavier", folder, full=True, force=True)
-    assert (one.measured, one.kept) == (("light", "heavy"), {})
-
-
-def test_what_was_interrupted_counts_for_the_same_code_and_torch_only(
-    folder, launcher, monkeypatch
-):
-    _interrupted(monkeypatch, folder, launcher, after="light")
-
-    def is_thrown_away():
-        one = pending("heavier", folder, full=True)
-        return (one.reason, one.measured) == ("missing", ("light", "heavy"))
-
-    assert not is_thrown_away()
-    with monkeypatch.context() as edited:
-        edited.setattr(dues, "source_digest", lambda _: "edited")
-        assert is_thrown_away()
-    with monkeypatch.context() as changed:
-        changed.setattr(dues, "installed", lambda _: "another")
-        assert is_thrown_away()
-    part = part_of("heavier", folder)
-    part.write_text(part.read_text()[:100])  # torn
-    assert is_thrown_away()
+    assert sorted(p.name for p in interrupted.iterdir()) == ["heavier.json", "machine.json"]
 
 
 @pytest.mark.usefixtures("folder")

@@ -15,25 +15,26 @@ from proofbook.runners.__main__ import main
 from proofbook.runners.planner import command
 from proofbook.runners.planner.answers.answer import PlanAnswer
 from proofbook.runners.planner.answers.law_of_time import Cluster
-from proofbook.runners.planner.answers.question import _AXES, TrainingSettings, strategy_of
+from proofbook.runners.planner.answers.question import _AXES, TrainingSettings
 from proofbook.runners.planner.simulated import cache
 from proofbook.runners.planner.simulated.cache import answers
-from proofbook.runners.planner.simulated.one_rank import simulate_rank
 from proofbook.runners.planner.simulated.updates import RankOptimizer
 from proofbook.runners.simulate.log import RESHARDED
 from proofbook.runners.system.book import ROOT
-from proofbook.runners.system.errors import FixableError
 from tests.conftest import wait_until
 from tests.processes import marked
-from tests.runners.questions import GPT, LLAMA, asked, changed
+from tests.runners.questions import GPT, LLAMA, asked, by_forms, changed, simulated
 
 DEEP = changed(LLAMA, num_layers=4)
 GPT_TIED = changed(GPT, num_layers=4, has_tied_embeddings=True)
-MIXED = LLAMA.model_copy(update={"num_experts": 4, "num_active_experts": 2})
+MIXED = changed(LLAMA, num_experts=4, num_active_experts=2)
 
 
 def payload(plan, operation, axis):
     return sum(c.bytes for c in plan.calls if (c.operation, c.axis) == (operation, axis))
+
+
+ONE = {"precision": "fp32", "global_batch": 4}
 
 
 @pytest.mark.parametrize(
@@ -47,20 +48,10 @@ def payload(plan, operation, axis):
     ],
 )
 def test_between_steps_a_device_holds_so_many_bytes_a_parameter(how, each):
-    plan = simulate_rank(asked("single", **how), 0)
+    plan = simulated("single", **ONE | how)
     exact = each * plan.num_parameters
     assert plan.num_parameters == LLAMA.num_parameters
     assert exact <= plan.between_steps_bytes <= exact * 1.05  # small things: step counters, angles
-
-
-@pytest.mark.parametrize(
-    ("strategy", "each"),
-    [("ddp", 20), ("ddp-view", 16), ("zero1", 10), ("fsdp", 4), ("fsdp-keep", 4), ("tp", 4)],
-)
-def test_between_steps_a_rank_of_four_holds_its_share(strategy, each):
-    plan = simulate_rank(asked(strategy, precision="fp32"), 0)
-    exact = each * LLAMA.num_parameters
-    assert exact <= plan.between_steps_bytes <= exact * 1.08
 
 
 def test_ranks_that_share_a_parameter_unevenly_exchange_equal_padded_parts(monkeypatch):
@@ -88,30 +79,28 @@ KEYS = 2 * 32 * 2 * LLAMA.head_size  # and values, of two heads of a layer
 @pytest.mark.parametrize(
     ("strategy", "how", "axis", "sent"),
     [
-        ("zero1", {}, "data", {"reduce_scatter": 4 * NUM, "all_gather": 4 * NUM}),
         # Freed after the backward pass of each of two microbatches.
-        ("fsdp-keep", {}, "data", {"reduce_scatter": 8 * NUM, "all_gather": 8 * NUM}),
+        ("fsdp-keep", {"precision": "fp32"}, "data",
+         {"reduce_scatter": 8 * NUM, "all_gather": 8 * NUM}),
         # Gradients that are summed up in fp32 are sent in fp32.
-        ("zero1", {"precision": "bf16-mixed", "has_wide_gradients": True}, "data",
+        ("zero1", {"has_wide_gradients": True}, "data",
          {"reduce_scatter": 4 * NUM, "all_gather": 2 * NUM}),
         # The ends are units, of which the last stays gathered for backward.
-        ("fsdp", {"precision": "bf16-mixed", "ends_are_units": True, "last_unit_stays": False},
-         "data", {"all_gather": 2 * 2 * (2 * (NUM - LAST) + LAST)}),
+        ("fsdp", {"ends_are_units": True, "last_unit_stays": False}, "data",
+         {"all_gather": 2 * 2 * (2 * (NUM - LAST) + LAST)}),
         # Torch's ring attention: keys in bf16, twice; their gradients are fp32 whatever keys are.
-        ("cp", {"precision": "bf16-mixed", "global_batch": 1,
-                "shape": LLAMA.model_copy(update={"num_kv_heads": 2})},
-         "context", {"all_gather": DEPTH * 2 * KEYS * 2, "all_to_all": DEPTH * KEYS * 4}),
+        ("cp", {"global_batch": 1, "shape": changed(LLAMA, num_kv_heads=2)}, "context",
+         {"all_gather": DEPTH * 2 * KEYS * 2, "all_to_all": DEPTH * KEYS * 4}),
     ],
 )  # fmt: skip
 def test_ranks_of_an_axis_send_what_its_closed_form_says(strategy, how, axis, sent):
-    plan = simulate_rank(asked(strategy, **{"precision": "fp32", **how}), 0)
+    plan = simulated(strategy, **{"precision": "bf16-mixed", **how})
     assert {operation: payload(plan, operation, axis) for operation in sent} == sent
 
 
 def test_tokens_go_to_the_ranks_of_their_experts_and_back():
     """Closed forms: forward and backward there and back; experts stay within fewer ranks."""
-    how = {"shape": MIXED, "precision": "fp32", "global_batch": 4}
-    plan, whole = (simulate_rank(asked(name, **how), 0) for name in ("fsdp.4+ep.2", "fsdp"))
+    plan, whole = (simulated(name, shape=MIXED, **ONE) for name in ("fsdp.4+ep.2", "fsdp"))
     sent = 32 * MIXED.num_active_experts * MIXED.hidden_size * 4
     assert payload(plan, "all_to_all", "expert") == MIXED.num_layers * 4 * sent
     experts = 4 * MIXED.num_layers * MIXED.num_experts * MIXED.expert_parameters
@@ -122,23 +111,12 @@ def test_tokens_go_to_the_ranks_of_their_experts_and_back():
     assert plan.flops == whole.flops
 
 
-def test_hsdp_shards_within_a_group_and_sums_shards_between_groups():
-    size, how = 4 * LLAMA.num_parameters, {"precision": "fp32"}
-    plan = simulate_rank(asked("hsdp.2.2", **how), 0)
-    within = simulate_rank(asked("fsdp", 2, **how, global_batch=4), 0)  # one group alone
-    assert plan.between_steps_bytes == pytest.approx(within.between_steps_bytes, rel=1e-4)
-    for operation in ("all_gather", "reduce_scatter"):
-        assert payload(plan, operation, "shards") == payload(within, operation, "data")
-    assert payload(plan, "all_reduce", "replicas") == size / 2  # once in a step
-
-
 def test_a_unit_that_reshards_to_a_smaller_group_is_gathered_there_for_backward():
     """Closed forms of `fully_shard`: the root is a unit too; the last layer stays gathered."""
-    size, how = 4 * DEEP.num_parameters, {"shape": DEEP, "precision": "fp32", "global_batch": 4}
     plan, freed, kept = (
-        simulate_rank(asked(name, **how), 0) for name in ("fsdp.4.2", "fsdp", "fsdp-keep")
+        simulated(name, shape=DEEP, **ONE) for name in ("fsdp.4.2", "fsdp", "fsdp-keep")
     )
-    stays = 4 * DEEP.layer_parameters
+    size, stays = 4 * DEEP.num_parameters, 4 * DEEP.layer_parameters
     assert payload(plan, "all_gather", "data") == size
     assert payload(plan, "all_gather", RESHARDED) == size - stays
     assert freed.peak_bytes < plan.peak_bytes < kept.peak_bytes
@@ -146,50 +124,48 @@ def test_a_unit_that_reshards_to_a_smaller_group_is_gathered_there_for_backward(
 
 
 def test_a_tensor_parallel_rank_sends_an_activation_after_each_half_of_a_layer():
-    one = 1 * 32 * 64 * 4  # a microbatch in fp32
-    plan = simulate_rank(asked("tp", precision="fp32", global_batch=1), 0)
-    whole = payload(plan, "all_reduce", "tensor")
+    one = 4 * 32 * 64 * 4  # four microbatches in fp32
+    plan, divided = (simulated(name, **ONE) for name in ("tp", "tp-sp"))
     # Two a layer, forward and backward; the embedding's forward and the logits' backward.
-    assert 0 <= whole - (4 * LLAMA.num_layers + 2) * one < 0.1 * one
-    divided = simulate_rank(asked("tp-sp", precision="fp32", global_batch=1), 0)
-    assert payload(divided, "reduce_scatter", "tensor") == (4 * LLAMA.num_layers + 2) * one / 1
+    each = (4 * LLAMA.num_layers + 2) * one
+    assert 0 <= payload(plan, "all_reduce", "tensor") - each < 0.1 * one
+    assert payload(divided, "reduce_scatter", "tensor") == each
     assert divided.at_peak.activations_bytes < plan.at_peak.activations_bytes
 
 
 def test_attention_to_earlier_tokens_is_half_of_the_square():
     """Closed form: of scores and of what they weigh, forward once and backward 2.5 times."""
-    single = simulate_rank(asked("single", global_batch=1), 0)
-    whole = simulate_rank(asked("single", global_batch=1, has_fused_attention=False), 0)
-    square = 2 * LLAMA.num_layers * 2 * 32 * 32 * LLAMA.hidden_size
+    single, whole = (
+        simulated("single", **ONE, has_fused_attention=is_fused) for is_fused in (True, False)
+    )
+    square = 4 * 2 * LLAMA.num_layers * 2 * 32 * 32 * LLAMA.hidden_size
     assert single.flops - 3.5 * square / 2 == whole.flops - 3 * square
 
 
 def test_axes_divide_the_work_and_repeat_none_of_it():
-    how = {"precision": "fp32", "global_batch": 4}
-    whole = simulate_rank(asked("single", **how), 0).flops
+    whole = simulated("single", **ONE, has_fused_attention=True).flops
     for strategy in ("ddp", "tp", "fsdp.2+tp-sp.2", "cp.2+tp-sp.2"):
-        assert simulate_rank(asked(strategy, **how), 0).flops == whole / 4
-    stages = asked("1f1b", 2, **how)
-    first, last = (simulate_rank(stages, rank).flops for rank in stages.ranks)
+        assert simulated(strategy, **ONE).flops == whole / 4
+    first, last = (simulated("1f1b", 2, rank=rank, **ONE).flops for rank in (0, 1))
     assert whole / 4 < first < whole / 2 < last  # the last stage has the logits
 
 
 def test_only_the_ends_of_a_pipeline_sum_the_gradient_of_a_tied_embedding():
-    question = asked("1f1b", shape=GPT_TIED, precision="fp32")
-    for rank in (0, question.ranks[-1]):
-        [summed] = [
-            call for call in simulate_rank(question, rank).calls if call.operation == "all_reduce"
-        ]
+    first, inner, last = (
+        simulated("1f1b", shape=GPT_TIED, rank=rank, precision="fp32") for rank in (0, 1, 3)
+    )
+    for rank in (first, last):
+        [summed] = [call for call in rank.calls if call.operation == "all_reduce"]
         assert (summed.axis, summed.num_ranks) == ("embedding", 2)
         assert summed.bytes == 4 * GPT.vocabulary * GPT.hidden_size
-    assert not payload(simulate_rank(question, question.ranks[1]), "all_reduce", "embedding")
+    assert not payload(inner, "all_reduce", "embedding")
 
 
 def test_the_bound_of_equal_stages_is_the_time_of_their_schedule():
     """Stages of one layer, of which each needs `work` for a step: the published bubble."""
     num, microbatches, work = 4, 8, 1e12
     question = asked("1f1b", shape=DEEP, global_batch=microbatches)
-    rank = simulate_rank(question, 0).model_copy(update={"flops": int(work), "calls": []})
+    rank = simulated("ddp", **ONE).model_copy(update={"flops": int(work), "calls": []})
     answer = PlanAnswer(question=question, ranks=[rank] * 3, seconds=0.0)
     rate = 2e12
     expected = (microbatches + num - 1) / microbatches * work / rate
@@ -201,56 +177,48 @@ def test_the_bound_of_equal_stages_is_the_time_of_their_schedule():
 def test_a_layer_keeps_what_the_formula_of_korthikanti_says(has_fused_attention):
     """34 bytes a token and channel, and 5 a score; torch keeps up to an eighth more."""
     size, sequence, heads = 256, 256, 4
-    kept = []
-    for layers in (2, 4):
-        wide = {"num_layers": layers, "hidden_size": size, "ffn_size": 4 * size}
-        shape = changed(GPT, **wide, context_length=sequence)
-        question = asked(
-            "single",
-            shape=shape,
-            microbatch=2,
-            global_batch=2,
-            dropout=0.1,
-            has_fused_attention=has_fused_attention,
-        )
-        kept.append(simulate_rank(question, 0).at_peak.activations_bytes)
+    how = {"microbatch": 2, "global_batch": 2, "dropout": 0.1}
+    wide = {"hidden_size": size, "ffn_size": 4 * size, "context_length": sequence}
+    shapes = (changed(GPT, num_layers=layers, **wide) for layers in (1, 2))
+    less, more = (
+        simulated("single", shape=one, has_fused_attention=has_fused_attention, **how).at_peak
+        for one in shapes
+    )
     scores = 0 if has_fused_attention else 5 * heads * sequence / size
     formula = 2 * sequence * size * (34 + scores)
-    assert formula <= (kept[1] - kept[0]) / 2 <= formula * 9 / 8
+    assert formula <= more.activations_bytes - less.activations_bytes <= formula * 9 / 8
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("quick", "no strategy 'quick'"),
-        ("ddp+fsdp", "two strategies for the data axis"),
-        ("ddp+tp", "only one axis"),
-        ("fsdp.3", "do not make 4"),
-        ("fsdp.y", "sizes are numbers, as in fsdp.16"),
-        ("hsdp.4", "hsdp.2.8"),
-        ("fsdp.4.3", "do not divide 4 ranks"),
-        ("tp.2.2", "sizes are numbers"),
-        ("fsdp+ep", "ep.8"),
-    ],
-)
-def test_a_strategy_that_cannot_be_says_why(text, why):
-    with pytest.raises(FixableError, match=why):
-        strategy_of(text, 4)
+GPT2 = ["for", "gpt2-124m"]
+ON_FOUR = [*GPT2, "--devices", "4", "--strategies"]
+OWN = "tests.runners.vision_transformer"
+VISION = ["for", f"{OWN}:VisionTransformer", "--batch", f"{OWN}:batch", "--devices", "2"]
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
+        ([*ON_FOUR, "quick"], "no strategy 'quick'"),
+        ([*ON_FOUR, "ddp+fsdp"], "two strategies for the data axis"),
+        ([*ON_FOUR, "ddp+tp"], "only one axis"),
+        ([*ON_FOUR, "fsdp.3"], "do not make 4"),
+        ([*ON_FOUR, "fsdp.y"], "sizes are numbers, as in fsdp.16"),
+        ([*ON_FOUR, "hsdp.4"], "hsdp.2.8"),
+        ([*ON_FOUR, "fsdp.4.3"], "do not divide 4 ranks"),
+        ([*ON_FOUR, "tp.2.2"], "sizes are numbers"),
+        ([*ON_FOUR, "fsdp+ep"], "ep.8"),
         (["gpt2-124m"], "invalid choice: 'gpt2-124m' (choose from"),
         (["for", "gpt3"], "no preset 'gpt3'"),
-        (["for", "gpt2-124m", "--devices", "5", "--strategies", "tp"], "do not divide 12 heads"),
-        (["for", "gpt2-124m", "--global-batch", "6", "--strategies", "ddp"], "do not divide a"),
+        ([*GPT2, "--devices", "5", "--strategies", "tp"], "do not divide 12 heads"),
+        ([*ON_FOUR, "ddp", "--global-batch", "6"], "do not divide a"),
         (["for", "os:getcwd"], "os:getcwd needs --batch"),
         (["for", "os:getcwd", "--loss-chunks", "2"], "--loss-chunks has no effect with os:getcwd"),
+        ([*VISION, "--strategies", "tp"], "--tensor-plan"),
+        ([*VISION, "--strategies", "gpipe"], "presets alone"),
         (["program", "gpt2-124m", "nowhere/train.py"], "nowhere is no folder"),
         (["program", "gpt2-124m", "x.py", "--loss", "fused"], "torch has no fused loss"),
         (["program", "gpt2-124m", "x.py", "--gradients", "fp32"], "leave out --gradients"),
-        (["for", "gpt2-124m", "--batch", "m:f"], "--batch has no effect with gpt2-124m"),
+        ([*GPT2, "--batch", "m:f"], "--batch has no effect with gpt2-124m"),
         (["check", "gpt3"], "no plan 'gpt3'"),
     ],
 )
@@ -273,23 +241,30 @@ def test_help_names_each_word_of_a_strategy_and_what_is_out_of_scope(capsys):
     assert "LoRA" in said
 
 
+FEW_LAYERS = {
+    "model_type": "llama", "num_hidden_layers": 1, "hidden_size": 4096, "num_attention_heads": 32,
+    "intermediate_size": 8192, "vocab_size": 4096, "max_position_embeddings": 64,
+}  # fmt: skip
+
+
 @pytest.mark.builds
-def test_the_command_prints_a_table_and_json(capsys, monkeypatch):
-    found = {}
+def test_the_command_prints_a_table_and_json(capsys, monkeypatch, tmp_path):
+    simulated = []
 
     def once(questions, num_workers):
         """The table and the JSON ask the same."""
-        if (key := repr(questions)) not in found:
-            found[key] = answers(questions, num_workers)
-        return found[key]
+        simulated.extend([] if simulated else answers(questions, num_workers))
+        return simulated
 
     monkeypatch.setattr(command, "answers", once)
-    words = ["plan", "for", "gpt2-124m", "--devices", "2", "--sequence", "64"]
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(FEW_LAYERS))
+    words = ["plan", "for", str(path), "--devices", "2", "--sequence", "64"]
     words += ["--strategies", "ddp,fsdp"]
-    assert main([*words, "--memory", "3.4", "--flops", "1e14", "--links", "1"]) == 0
+    assert main([*words, "--memory", "5.2", "--flops", "1e14", "--links", "1"]) == 0
     table = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in table[3:]] == [["fits", "fsdp,"], ["marginal", "ddp,"]]
-    assert main([*words, "--json", "--memory", "3.4"]) == 0
+    assert main([*words, "--json", "--memory", "5.2"]) == 0
     first, second = json.loads(capsys.readouterr().out)
     assert [first["verdict"], second["verdict"]] == ["fits", "marginal"]
     assert first["ranks"][0]["at_peak"]["parameters_bytes"] > 0
@@ -327,11 +302,16 @@ def test_what_was_answered_once_is_read(monkeypatch, tmp_path):
     assert asked_of == [first, second, first]
 
 
-@pytest.mark.builds
-def test_the_same_question_has_the_same_answer_with_a_command_for_each_layout(
-    capsys, monkeypatch, tmp_path
-):
+@pytest.fixture
+def _by_forms(monkeypatch, tmp_path):
+    """Closed forms take the place of simulations, and the command keeps its answers elsewhere."""
+    for module in (cache, command):
+        monkeypatch.setattr(module, "answers", by_forms)
     monkeypatch.setattr(cache, "CACHE", tmp_path / "plans")
+
+
+@pytest.mark.usefixtures("_by_forms")
+def test_the_same_question_has_the_same_answer_with_a_command_for_each_layout(capsys, tmp_path):
     words = ["plan", "for", "gpt2-124m", "--devices", "2", "--sequence", "1024"]
     assert main(words) == 0
     usual = capsys.readouterr().out
@@ -347,18 +327,16 @@ def test_the_same_question_has_the_same_answer_with_a_command_for_each_layout(
     compile(path.read_text(), path, "exec")
 
 
-@pytest.mark.builds
-def test_without_devices_the_command_says_how_many(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(cache, "CACHE", tmp_path / "plans")
+@pytest.mark.usefixtures("_by_forms")
+def test_without_devices_the_command_says_how_many(capsys):
     assert main(["plan", "for", "gpt2-124m", "--memory", "80", "--sequence", "64"]) == 0
     title, first, *_ = capsys.readouterr().out.splitlines()
     assert "on how many devices of 80 GiB" in title
     assert first.split()[:4] == ["1", "device", "single,", "microbatch"]
 
 
-@pytest.mark.builds
-def test_a_no_names_what_would_turn_it(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(cache, "CACHE", tmp_path / "plans")
+@pytest.mark.usefixtures("_by_forms")
+def test_a_no_names_what_would_turn_it(capsys):
     words = ["plan", "for", "gpt2-124m", "--devices", "1", "--memory", "3.2", "--sequence", "1024"]
     assert main(words) == 2
     said = capsys.readouterr().err

@@ -8,7 +8,6 @@ them. Ranks train a model that no experiment has by loops that share no code wit
 
 import json
 from collections import Counter
-from functools import partial
 from itertools import chain, combinations_with_replacement
 
 import pytest
@@ -25,9 +24,10 @@ from proofbook.runners.planner.answers.question import (
 from proofbook.runners.planner.answers.search import strategies
 from proofbook.runners.planner.simulated import grid, one_rank
 from proofbook.runners.planner.simulated.one_rank import simulate_rank
+from proofbook.runners.planner.simulated.step import Step
 from tests.judged import judged, peaks_of
 from tests.runners.planned_ranks import ScheduledStep, needed
-from tests.runners.questions import LLAMA, asked, changed
+from tests.runners.questions import LLAMA, asked, changed, simulated
 from tests.runners.vision_transformer import MICROBATCH, NUM_MICROBATCHES, trained
 from tests.runners.wrapped import GlooMeter
 
@@ -39,15 +39,8 @@ def _ranks_communicate_over_gloo(monkeypatch):
 
 OWN = "tests.runners.vision_transformer"
 STRATEGIES = ["ddp", "zero1", "fsdp", "tp"]
-RANKS = 4
-MODEL = ["for", f"{OWN}:VisionTransformer", "--batch", f"{OWN}:batch", "--sequence", "1"]
+RANKS = 2
 TOLERANCE = 0.01  # relative, of a peak
-
-
-def planned(capsys, words):
-    """The command's answers by strategy."""
-    assert main(["plan", *words, "--json"]) == 0
-    return {one["question"]["strategy"]["name"]: one for one in json.loads(capsys.readouterr().out)}
 
 
 @pytest.mark.ranks
@@ -72,12 +65,12 @@ def test_real_ranks_peak_where_the_plan_says():
 
 
 @pytest.mark.builds
-def test_a_model_of_ones_own_is_searched_as_far_as_its_functions_allow(capsys):
-    words = [*MODEL, "--devices", "2", "--microbatch", "2", "--precision", "fp32"]
-    assert set(planned(capsys, words)) == {"ddp-view", "zero1", "fsdp", "fsdp-keep"}
-    for strategy, said in (("tp", "--tensor-plan"), ("gpipe", "presets alone")):
-        assert main(["plan", *words, "--strategies", strategy]) == 2
-        assert said in capsys.readouterr().err
+def test_a_search_for_a_model_of_ones_own_tries_what_needs_no_further_function(capsys):
+    words = ["plan", "for", f"{OWN}:VisionTransformer", "--batch", f"{OWN}:batch", "--json"]
+    words += ["--sequence", "1", "--devices", "2", "--microbatch", "2", "--precision", "fp32"]
+    assert main(words) == 0
+    found = {one["question"]["strategy"]["name"] for one in json.loads(capsys.readouterr().out)}
+    assert found == {"ddp-view", "zero1", "fsdp", "fsdp-keep"}
 
 
 # --- every layout, on ranks that take the planned step with values
@@ -86,15 +79,14 @@ def test_a_model_of_ones_own_is_searched_as_far_as_its_functions_allow(capsys):
 # in one of these or of `STRATEGIES`.
 LAYOUTS = {
     "ddp-view": 2,
-    "fsdp-keep": 2,
     "tp-sp-keep": 2,
     "fsdp.4.2": 4,
     "fsdp.2+cp.2": 4,
     "fsdp.4+ep.2": 4,
     "zero1.4+ep.2": 4,
     "fsdp.2+tp-sp.2": 4,
-    "1f1b.2+ddp.2": 4,
     "1f1b.2+fsdp.2": 4,
+    "interleaved.2+fsdp-keep.2": 4,
     "gpipe.2+tp-sp.2": 4,
     "interleaved.2+tp-sp.2": 4,
     "hsdp.2.2+tp-sp.2": 8,
@@ -107,34 +99,23 @@ def question_of(layout):
     strategy, shape = strategy_of(layout, LAYOUTS[layout]), {}
     if strategy.pipeline > 1:  # whose ends sum the gradient of their embedding
         shape = {"num_layers": strategy.num_stages, "has_tied_embeddings": True}
+    if strategy.pipeline > 1 and strategy.sharding.startswith("fsdp"):
+        shape = {"num_layers": 4, "hidden_size": 128, "ffn_size": 512}
     if strategy.expert > 1:
         shape |= {"num_experts": 4, "num_active_experts": 2}
-    shape = changed(LLAMA, **shape)
     batch = {"microbatch": 2, "global_batch": 4 * strategy.data}
-    return asked(layout, LAYOUTS[layout], shape, **batch)
-
-
-SCHEDULED = ["1f1b.2+fsdp.2", "gpipe.2+fsdp-keep.2", "interleaved.2+fsdp.2"]
-DEEP = changed(LLAMA, num_layers=8, hidden_size=128, ffn_size=512)
-scheduled = partial(asked, devices=4, shape=DEEP)
-
-
-@pytest.mark.ranks
-@pytest.mark.parametrize("layout", SCHEDULED)
-def test_fsdp_in_a_pipeline_needs_what_it_needs_in_a_schedule_of_torchs(layout):
-    question = scheduled(layout)
-    peaks = peaks_of(judged(needed, 4, question, ScheduledStep))
-    plans = {rank: simulate_rank(question, rank).peak_bytes for rank in question.ranks}
-    assert {rank: peaks[rank] for rank in plans} == pytest.approx(plans, rel=TOLERANCE)
-    assert simulate_rank(scheduled(layout, reduces_each=True), 0).peak_bytes < plans[0]
+    return asked(layout, LAYOUTS[layout], changed(LLAMA, **shape), **batch)
 
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_real_ranks_need_and_send_what_the_simulation_of_their_layout_says(layout):
+    """FSDP in a pipeline runs in a schedule of torch's."""
     question = question_of(layout)
-    found = judged(needed, LAYOUTS[layout], question)
-    stage = len(found) // question.strategy.pipeline
+    strategy = question.strategy
+    is_scheduled = strategy.pipeline > 1 and question.has_fsdp
+    found = judged(needed, LAYOUTS[layout], question, ScheduledStep if is_scheduled else Step)
+    stage = len(found) // strategy.pipeline
     plans = [simulate_rank(question, rank) for rank in question.ranks]
     for plan in plans:
         peaks = peaks_of(found[plan.rank : plan.rank + stage])
@@ -144,10 +125,18 @@ def test_real_ranks_need_and_send_what_the_simulation_of_their_layout_says(layou
         sent[call.operation] += call.bytes
     # The reducer broadcasts the sizes of its buckets, and of what ring attention gathers a meter of
     # real ranks sees the part that a rank gives.
-    apart = {"broadcast", "all_gather"} if question.strategy.context > 1 else {"broadcast"}
+    apart = {"broadcast", "all_gather"} if strategy.context > 1 else {"broadcast"}
     assert {k: v for k, v in found[0].returned.items() if k not in apart} == {
         k: v for k, v in sent.items() if k not in apart
     }
+
+
+def test_a_pipeline_that_reduces_the_gradients_of_each_microbatch_needs_less():
+    deep = changed(LLAMA, num_layers=8, hidden_size=128, ffn_size=512)
+    usual, each = (
+        simulated("1f1b.2+fsdp.2", 4, deep, reduces_each=one).peak_bytes for one in (None, True)
+    )
+    assert each < usual
 
 
 def pairs(layout):

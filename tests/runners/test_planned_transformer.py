@@ -21,10 +21,7 @@ SHAPES = [
     *(
         changed(TINY, **change)
         for change in (
-            {"has_query_key_norm": True},
-            {"head_dim": 32},
-            {"has_tied_embeddings": True},
-            {"num_experts": 4, "num_active_experts": 2},
+            {"has_query_key_norm": True, "head_dim": 32, "has_tied_embeddings": True},
             {"has_fused_inputs": True, "rotary_size": 8, "has_qkv_bias": True},
             {"norm_places": "after", "has_query_key_norm": True, "has_wide_query_key_norm": True},
             {"norm_places": "both", "activation": "geglu", "window": 8, "whole_step": 2},

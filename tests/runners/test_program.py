@@ -2,16 +2,13 @@
 
 import re
 from dataclasses import replace
-from functools import partial
+from functools import cache
 from itertools import pairwise
-from unittest.mock import patch
 
 import pytest
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
-from torch.distributed import pipelining as pp
 
 from proofbook.runners.planner.answers.architecture import model_presets
 from proofbook.runners.planner.answers.law_of_time import Cluster
@@ -23,29 +20,10 @@ from proofbook.runners.planner.answers.question import (
     strategy_of,
 )
 from proofbook.runners.planner.program import check, program_of, strategies_with_program
-from proofbook.runners.planner.simulated.one_rank import simulate_rank
-from proofbook.runners.simulate.caching_allocator import replay
-from proofbook.runners.simulate.fake_mode import ValuelessMode
-from proofbook.runners.simulate.meter import Meter
-from proofbook.runners.simulate.stand_ins import simulating_rank
 from tests.judged import judged
 from tests.processes import python
-from tests.runners.program_ranks import NUM_STEPS, loaded, trained
-from tests.runners.questions import asked, changed
-
-# Ranks of the small run, layout, devices of the plan, model, and what the plan changes.
-LAYOUTS = [
-    (2, "ddp-view", 4, "gpt2-1.5b", {"precision": "bf16-mixed"}),
-    (2, "fsdp", 4, "mixtral-8x7b", {"checkpointing": "all"}),
-    (2, "fsdp-keep", 4, "llama-8b", {"precision": "autocast"}),
-    (2, "zero1", 4, "llama-8b", {"checkpointing": "selective"}),
-    (4, "hsdp.2.4", 8, "llama-8b", {}),
-    (4, "fsdp.8.4", 8, "llama-8b", {"precision": "bf16-mixed"}),
-    (4, "fsdp.2+tp-sp-keep.4", 8, "mixtral-8x7b", {}),
-    (2, "interleaved", 2, "llama-8b", {}),
-    (4, "1f1b.2+zero1.4", 8, "llama-8b", {"precision": "bf16-mixed"}),
-    (4, "1f1b.2+tp-sp-keep.2", 4, "llama-8b", {"checkpointing": "selective"}),
-]
+from tests.runners.program_ranks import LAYOUTS, NUM_STEPS, loaded, trained
+from tests.runners.questions import changed
 
 
 def question(layout, devices, preset, **changes):
@@ -77,17 +55,18 @@ def programs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """The same of each model trained whole, on whole batches, by a loop of our own."""
-    return {
-        preset: _trained_alone(
-            loaded(written(tmp_path_factory.mktemp("alone") / "one.py", "single", 1, preset))
-        )
-        for preset in {preset for _, _, _, preset, _ in LAYOUTS}
-    }
+    """The same of a model of so many layers trained whole, on whole batches, by our own loop."""
+    path = tmp_path_factory.mktemp("alone") / "one.py"
+
+    @cache
+    def trained_alone(preset, num_layers):
+        return _trained_alone(loaded(written(path, "single", 1, preset)), num_layers)
+
+    return trained_alone
 
 
-def _trained_alone(program):
-    plan = program.made_small(program.PLAN, 1)
+def _trained_alone(program, num_layers):
+    plan = replace(program.made_small(program.PLAN, 1), num_layers=num_layers)
     model = program.TransformerStage(plan, 0)
     program.initialize(model, torch.device("cpu"))
     kept = {one for name, one in model.named_parameters() if re.search("norm|bias", name)}
@@ -112,56 +91,13 @@ def _trained_alone(program):
 @pytest.mark.parametrize(("ranks", "layout", "_", "preset", "changes"), LAYOUTS)
 def test_a_layout_trains_as_one_process_does(ranks, layout, _, preset, changes, programs, alone):
     tolerance = 2e-5 if changes.get("precision", "fp32") == "fp32" else 3e-2
-    steps = judged(trained, ranks, programs / f"{ranks}-{layout}.py")[-1].returned
-    for ours, whole in zip(steps, alone[preset], strict=True):
+    path = programs / f"{ranks}-{layout}.py"
+    steps = judged(trained, ranks, path)[-1].returned
+    program = loaded(path)
+    num_layers = program.made_small(program.PLAN, ranks).num_layers
+    for ours, whole in zip(steps, alone(preset, num_layers), strict=True):
         assert ours == pytest.approx(whole, rel=tolerance)
     assert all(later[0] < sooner[0] for sooner, later in pairwise(steps))
-
-
-def stage(plan, module, index, total, device, group):
-    """A stage that is told what it receives: other ranks, which are not there, cannot tell it."""
-    dtype = torch.bfloat16 if plan.precision == "bf16-mixed" else torch.float32
-    empty = partial(torch.empty, plan.microbatch, dtype=dtype, requires_grad=True)
-    ids = torch.zeros(plan.microbatch, plan.sequence, dtype=torch.long)
-    hidden = empty(plan.sequence // plan.tensor, plan.hidden_size)
-    given = (ids, None) if index == 0 else (hidden, hidden.detach())
-    logits = empty(plan.sequence, plan.vocabulary // plan.tensor)
-    made = (logits, None) if index == total - 1 else (hidden, hidden.detach())
-    one = pp.stage.PipelineStage(module, index, total, device, given[0], *made, given[1], group)
-    one._inference_mode = pp.stage.InferenceMode.STATIC
-    return one
-
-
-def simulated(program, rank):
-    """Bytes that the allocator gives out at the peak of two steps, and that it reserves."""
-    plan, meshes = program.PLAN, []
-    with (
-        simulating_rank(rank, plan.pipeline * plan.data * plan.tensor, meshes),
-        patch.object(pp, "PipelineStage", partial(stage, plan)),
-        patch.object(pp.schedules._PipelineSchedule, "_warmup_p2p", lambda *_: None),
-        ValuelessMode(),
-        Meter(meshes) as meter,
-    ):
-        dist.init_process_group()
-        program.train(plan, torch.device("cpu"), 2, None)
-        return replay(meter.events())
-
-
-@pytest.mark.parametrize("one", [one for one in LAYOUTS if one[3] != "mixtral-8x7b"])
-def test_a_program_needs_what_its_plan_says(one, tmp_path):
-    """What it reserves depends on the order of its allocations, too; a plan repeats keys."""
-    (_, layout, devices, preset, changes), path = one, tmp_path / "one.py"
-    shape = model_presets()[preset].architecture
-    small = {"num_layers": 4, "norm": "layernorm", "num_kv_heads": shape.num_heads}
-    shape = changed(shape, **small, vocabulary=32_768)
-    how = {"sequence": 4096, "precision": "fp32", "has_zero1_of_fsdp": True}
-    how["global_batch"] = min(16, 8 * strategy_of(layout, devices).data)
-    planned = asked(layout, devices, shape, **{**how, **changes})
-    path.write_text(program_of(planned, Cluster(1, devices, 1e15, 1e11, 1e11), path, "No plan."))
-    for rank in planned.ranks:
-        plan, needed = simulate_rank(planned, rank), simulated(loaded(path), rank)
-        assert needed.allocated_bytes == pytest.approx(plan.allocated_bytes, rel=0.02)
-        assert needed.reserved_bytes <= 1.08 * plan.reserved_bytes
 
 
 def test_a_program_has_the_planned_model_and_layout(tmp_path):

@@ -78,24 +78,14 @@ def test_mistakes_of_two_ranks_are_refused_for_three():
         replace(declaration, world_size=3)
 
 
-def test_a_trace_holds_what_was_set_and_what_follows_of_this_run():
-    declaration = Declaration("single", 2, Small(width=6))
-    assert declaration.settings.as_json() == {
-        "width": 6,
-        "widths": [4, 8],
-        "skew": 0,
-        "rate": 0.1,
-        "dtype": "float32",
-        "num_shards": 2,
-        "num_bytes": 48,
-    }
-
-
-def test_settings_follow_the_run_that_they_stand_in():
+def test_a_trace_holds_what_was_set_and_what_follows_of_the_run_that_it_stands_in():
     two = Declaration("ddp", 2, Small())
     four = replace(two, world_size=4)
-    assert (two.settings.num_bytes, four.settings.num_bytes) == (64, 128)
-    assert (two.settings.num_shards, four.settings.num_shards) == (2, 4)
+    follows = {"num_shards": 4, "num_bytes": 128}
+    assert four.settings.as_json() == {
+        "width": 8, "widths": [4, 8], "skew": 0, "rate": 0.1, "dtype": "float32", **follows
+    }  # fmt: skip
+    assert (two.settings.num_bytes, two.settings.num_shards) == (64, 2)
     with pytest.raises(ValueError, match="width 8 cannot be split over 3 ranks"):
         replace(two, world_size=3)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from proofbook.runners.__main__ import main
+from proofbook.runners.commands import try_run
 from proofbook.runners.commands.try_run import further, prepare
 from proofbook.runners.core.declared.experiment import find
 from proofbook.runners.core.measuring import measure
@@ -12,20 +13,21 @@ from proofbook.runners.core.trace import machine
 from proofbook.runners.session.progress import Progress
 from proofbook.runners.traces.files import read
 from proofbook.runners.traces.summary import summary_lines
-from tests.processes import OWN_EXPERIMENTS, python
 
 pytestmark = pytest.mark.ranks
 
 
-def test_a_try_prints_what_it_measured_and_keeps_just_that(tmp_path):
-    words = ["try", "--set", "num_samples=20", "word=rows", "changeable.shared"]
-    own = {"PROOFBOOK_TRACES": str(tmp_path / "traces")}
-    done = python("-m", "runners", *words, **OWN_EXPERIMENTS, **own)
-    assert done.returncode == 0, done.stderr
-    (kept,) = (tmp_path / "tries").iterdir()
+@pytest.mark.usefixtures("folder")
+def test_a_try_prints_what_it_measured_and_keeps_just_that(launcher, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(try_run, "Launcher", lambda _: launcher)
+    monkeypatch.setattr(try_run, "TRIES", tmp_path / "tries")
+    monkeypatch.setattr(launcher, "most_bytes", None)  # what a try sets goes with the test
+    assert main(["try", "--set", "num_samples=20", "word=rows", "changeable.shared"]) == 0
+    (kept,) = tmp_path.glob("*/*.json")  # no trace of the book is written
+    assert kept.parent.name == "tries"
     trace = read(kept)
     run = trace.runs["shared"]
-    lines = done.stdout.splitlines()
+    lines = capsys.readouterr().out.splitlines()
     assert lines[1] == f"asked: {trace.question}"
     assert lines[2:-1] == summary_lines(run)
     assert "num_samples 20 instead of 12; " in lines[0]
@@ -34,7 +36,6 @@ def test_a_try_prints_what_it_measured_and_keeps_just_that(tmp_path):
     assert [e.loss for e in run.epochs] == [10.0, 10.0]
     assert run.passes == ["timed", "metered"]
     assert (run.settings["num_samples"], run.settings["num_samples_per_rank"]) == (20, 10)
-    assert not list(tmp_path.glob("traces/*/*.json"))  # no trace of the book is written
 
 
 @pytest.fixture

@@ -9,12 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import pytest
 
@@ -31,7 +29,7 @@ NOT_PASSED_ON = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "PROOFBOOK_STDERR")
 SETS_UP = 'hostname "$1" && mount --bind "$2" /etc/hosts && shift 2 && exec "$@"'
 
 
-def _inside(namespace: str, node: int, hosts: Path, command: Sequence[str]) -> list[str]:
+def _inside(namespace, node, hosts, command):
     """The command as a process of a node."""
     return [
         *("nsenter", f"--net={links.NAMES / namespace}", "unshare", "--uts", "--mount"),
@@ -40,7 +38,7 @@ def _inside(namespace: str, node: int, hosts: Path, command: Sequence[str]) -> l
 
 
 @cache
-def cannot_be_nodes() -> str | None:
+def cannot_be_nodes():
     """Why this machine cannot have nodes of its own; None where it can."""
     if (reason := links.cannot_link()) is not None:
         return reason
@@ -56,16 +54,13 @@ def cannot_be_nodes() -> str | None:
 class TwoNodes:
     """Two nodes; `start` something on them, `wait` until it has ended."""
 
-    def __init__(self, namespaces: Sequence[str], folder: Path) -> None:
-        self.namespaces = list(namespaces)
-        self.folder = folder
-        self.traces = folder / "traces"
-        self._hosts = folder / "hosts"
+    def __init__(self, namespaces, folder):
+        self.namespaces, self.folder, self.traces = [*namespaces], folder, folder / "traces"
+        self._hosts, self._started = folder / "hosts", []
         names = "".join(f"{links.address(node)} n{node}\n" for node in (0, 1))
         self._hosts.write_text(f"127.0.0.1 localhost\n{names}")
-        self._started: list[subprocess.Popen[bytes]] = []
 
-    def start(self, rendezvous: str, host: str, *names: str) -> None:
+    def start(self, rendezvous, host, *names):
         """Start `runners.cluster` under torchrun on both nodes.
 
         Args:
@@ -75,39 +70,32 @@ class TwoNodes:
         """
         first = "n0" if host == "name" else links.address(0)
         for node, namespace in enumerate(self.namespaces):
-            options = (
-                ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{first}:{PORT}", "--rdzv-id", "t"]
-                if rendezvous == "c10d"
-                else ["--node-rank", str(node), "--master-addr", first, "--master-port", str(PORT)]
-            )
-            torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", *options]
-            command = [*torchrun, "-m", "runners.cluster", *names]
+            meet = f"--node-rank {node} --master-addr {first} --master-port {PORT}"
+            if rendezvous == "c10d":
+                meet = f"--rdzv-backend c10d --rdzv-endpoint {first}:{PORT} --rdzv-id t"
+            torchrun = f"-m torch.distributed.run --nnodes 2 {meet} -m runners.cluster"
+            command = [sys.executable, *torchrun.split(), *names]
             self.temporary(node).mkdir(exist_ok=True)
-            environment = {
-                **{k: v for k, v in os.environ.items() if k not in NOT_PASSED_ON},
-                **OWN_EXPERIMENTS,
+            environment = {k: v for k, v in os.environ.items() if k not in NOT_PASSED_ON}
+            environment |= OWN_EXPERIMENTS
+            environment |= {
                 "TMPDIR": str(self.temporary(node)),
                 "PROOFBOOK_TRACES": str(self.traces),
             }
+            inside = _inside(namespace, node, self._hosts, command)
             with (self.folder / f"said{node}").open("wb") as said:
-                self._started.append(
-                    subprocess.Popen(
-                        _inside(namespace, node, self._hosts, command),
-                        env=environment,
-                        stdout=said,
-                        stderr=said,
-                    )
-                )
+                one = subprocess.Popen(inside, env=environment, stdout=said, stderr=said)
+            self._started.append(one)
 
-    def temporary(self, node: int) -> Path:
+    def temporary(self, node):
         """Where a node keeps temporary files."""
         return self.folder / f"temporary{node}"
 
-    def said(self, node: int) -> str:
+    def said(self, node):
         """What a node has written so far."""
         return (self.folder / f"said{node}").read_text(encoding="utf-8", errors="replace")
 
-    def wait_for(self, word: str) -> None:
+    def wait_for(self, word):
         """Wait until some node has said this."""
         end = time.monotonic() + PATIENCE_SECONDS
         while not any(word in self.said(node) for node in (0, 1)):
@@ -115,28 +103,24 @@ class TwoNodes:
             assert any(p.poll() is None for p in self._started), self.said(0) + self.said(1)
             time.sleep(0.1)
 
-    def wait(self) -> list[int]:
+    def wait(self):
         """The exit codes, once both have ended."""
         end = time.monotonic() + PATIENCE_SECONDS
         codes = [started.wait(max(0.0, end - time.monotonic())) for started in self._started]
         self._started.clear()
         return codes
 
-    def processes(self, node: int) -> dict[int, str]:
+    def processes(self, node):
         """The processes of a node, by process id, with their commands."""
-        told = subprocess.run(
-            ["ip", "netns", "pids", self.namespaces[node]],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        words = ["ip", "netns", "pids", self.namespaces[node]]
+        told = subprocess.run(words, capture_output=True, text=True, check=True)
         found = {}
         for pid in map(int, told.stdout.split()):
             with suppress(OSError):  # it may have ended a moment ago
                 found[pid] = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
         return {pid: command for pid, command in found.items() if command}
 
-    def kill(self, node: int, part: str) -> None:
+    def kill(self, node, part):
         """Kill of a node its `torchrun`, the `process` that torchrun started, or its `rank`."""
         commands = {
             "torchrun": "-m torch.distributed.run",
@@ -149,23 +133,23 @@ class TwoNodes:
         for pid in found:
             os.kill(pid, signal.SIGKILL)
 
-    def stop(self, node: int) -> None:
+    def stop(self, node):
         """Send SIGTERM to what was started on a node."""
         self._started[node].terminate()
 
-    def silence(self, node: int) -> None:
+    def silence(self, node):
         """Let the switch drop every packet from a node and to it, while its link stays up."""
         switch = self.namespaces[node].rpartition("-")[0] + "-switch"
         subprocess.run(["ip", "-n", switch, "link", "set", f"port{node}", "nomaster"], check=True)
 
-    def left(self) -> dict[int, str]:
+    def left(self):
         """Processes that outlive what was started by more than a busy machine takes to end them."""
         end = time.monotonic() + 60
         while time.monotonic() < end and any(self.processes(node) for node in (0, 1)):
             time.sleep(0.1)
         return self.processes(0) | self.processes(1)
 
-    def end(self) -> None:
+    def end(self):
         """Kill whatever is there."""
         for pid in self.processes(0) | self.processes(1):
             with suppress(ProcessLookupError):
@@ -174,38 +158,20 @@ class TwoNodes:
             started.wait()
 
 
-@dataclass(frozen=True)
-class Ended:
-    """What two nodes said, how they ended, and what was left."""
-
-    codes: list[int]
-    said: list[str]
-    left: dict[int, str]
-    temporary: list[list[str]]
-    folder: Path
-
-
-def ended(nodes: TwoNodes) -> Ended:
-    """Wait until both have ended."""
+def ended(nodes):
+    """What two nodes said, how they ended, and what was left, once both have ended."""
     codes = nodes.wait()
     said, left = [nodes.said(node) for node in (0, 1)], nodes.left()
     temporary = [sorted(p.name for p in nodes.temporary(n).glob("proofbook*")) for n in (0, 1)]
-    return Ended(codes, said, left, temporary, folder_of(nodes))
+    return SimpleNamespace(
+        codes=codes, said=said, left=left, temporary=temporary, folder=folder_of(nodes)
+    )
 
 
-def folder_of(nodes: TwoNodes) -> Path:
+def folder_of(nodes):
     """Where they keep what they measure: this machine has an id by then, as they will find it."""
     machine.keep_id()
     return nodes.traces / f"2-nodes-{machine.describe().name}"
-
-
-class Way(NamedTuple):
-    """A way to lose a node: how the nodes meet, what is done to them, and who says what then."""
-
-    rendezvous: str
-    host: str
-    action: Callable[[TwoNodes], None]
-    words: dict[int, str]
 
 
 SILENT = "node 1 (n1) is lost: it has been silent for 15 s"
@@ -214,28 +180,28 @@ NO_ANSWER = "node 0 (n0) is lost: its store has been silent for 15 s"
 NO_TORCHRUN = "node 1 (n1) is lost: its torchrun ended"
 STOPPED = "node 1 (n1) was stopped by SIGTERM; what its torchrun prints says why"
 DEAD = "lasting.endless is lost: node 1 (n1): rank 1 died in all_reduce: SIGKILL"
-WAYS = {
-    "torchrun, c10d": Way("c10d", "address", lambda on: on.kill(0, "torchrun"), {1: NO_STORE}),
-    "torchrun, static": Way("static", "name", lambda on: on.kill(1, "torchrun"), {0: NO_TORCHRUN}),
-    "process, c10d": Way("c10d", "name", lambda on: on.kill(1, "process"), {0: SILENT}),
-    "packets, static": Way("static", "name", lambda on: on.silence(1), {0: SILENT, 1: NO_ANSWER}),
-    "rank": Way("static", "address", lambda on: on.kill(1, "rank"), {0: DEAD, 1: DEAD}),
-    "stopped": Way("c10d", "name", lambda on: on.stop(1), {0: STOPPED}),
+WAYS = {  # to lose a node: how the nodes meet, what is done to them, and who says what then
+    "torchrun, c10d": ("c10d", "address", lambda on: on.kill(0, "torchrun"), {1: NO_STORE}),
+    "torchrun, static": ("static", "name", lambda on: on.kill(1, "torchrun"), {0: NO_TORCHRUN}),
+    "process, c10d": ("c10d", "name", lambda on: on.kill(1, "process"), {0: SILENT}),
+    "packets, static": ("static", "name", lambda on: on.silence(1), {0: SILENT, 1: NO_ANSWER}),
+    "rank": ("static", "address", lambda on: on.kill(1, "rank"), {0: DEAD, 1: DEAD}),
+    "stopped": ("c10d", "name", lambda on: on.stop(1), {0: STOPPED}),
 }
 
 
-def lost(nodes: TwoNodes, how: str) -> Ended:
+def lost(nodes, how):
     """Lose a node in the middle of a run: the others say so and end, and no trace is replaced."""
-    way = WAYS[how]
+    rendezvous, host, action, survivors = WAYS[how]
     previous = folder_of(nodes) / "lasting.json"
     previous.parent.mkdir(parents=True)
     previous.write_bytes(b"what was measured before")
-    nodes.start(way.rendezvous, way.host, "lasting")
+    nodes.start(rendezvous, host, "lasting")
     nodes.wait_for("rank 0 all_reduce")
-    way.action(nodes)
+    action(nodes)
     found = ended(nodes)
     assert found.left == {}
-    for survivor, words in way.words.items():
+    for survivor, words in survivors.items():
         assert words in found.said[survivor]
         assert found.codes[survivor]
         assert found.temporary[survivor] == []
@@ -244,7 +210,7 @@ def lost(nodes: TwoNodes, how: str) -> Ended:
     return found
 
 
-def with_nodes(test: Callable[..., None]) -> Callable[..., None]:
+def with_nodes(test):
     """A test that needs two nodes."""
     reason = cannot_be_nodes()
     for mark in (
@@ -257,7 +223,7 @@ def with_nodes(test: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def two_nodes(folder: Path) -> Iterator[TwoNodes]:
+def two_nodes(folder):
     """Two nodes that keep their traces in a folder."""
     with links.linked(2, 10**9) as namespaces:
         nodes = TwoNodes(namespaces, folder)

@@ -1,8 +1,10 @@
 """A small vision transformer, which no experiment has, and the loops that train it on ranks.
 
-The loops are written here with torch alone; nothing of `runners/planner` runs in them. Blocks are
-timm's: a convolution that embeds patches, a class token, and attention and an MLP behind norms.
+The loops are written here with torch alone; nothing of `runners/planner` runs in them. As timm's,
+it has a convolution that embeds patches, a class token, and blocks.
 """
+
+from contextlib import nullcontext
 
 import torch
 import torch.distributed as dist
@@ -14,72 +16,46 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-WIDTH, HEADS, DEPTH, PATCH, SIDE, CLASSES = 64, 8, 3, 4, 16, 16
+WIDTH, HEADS, DEPTH, PATCH, SIDE, CLASSES = 64, 8, 2, 4, 16, 16
 MICROBATCH, NUM_MICROBATCHES, NUM_STEPS = 8, 2, 2
-TOKENS = (SIDE // PATCH) ** 2 + 1
-
-
-class Embedding(nn.Module):
-    """Images (batch, 3, side, side) → (batch, tokens, width)."""
-
-    def __init__(self):
-        super().__init__()
-        self.project = nn.Conv2d(3, WIDTH, PATCH, PATCH)
-        self.first = nn.Parameter(torch.zeros(1, 1, WIDTH))
-        self.places = nn.Parameter(torch.zeros(1, TOKENS, WIDTH))
-
-    def forward(self, images):
-        x = self.project(images).flatten(2).transpose(1, 2)
-        return torch.cat([self.first.expand(len(x), -1, -1), x], 1) + self.places
-
-
-class Attention(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.query, self.key, self.value, self.output = (nn.Linear(WIDTH, WIDTH) for _ in "qkvo")
-
-    def forward(self, x):
-        q, k, v = (
-            one(x).unflatten(-1, (-1, WIDTH // HEADS)).transpose(1, 2)
-            for one in (self.query, self.key, self.value)
-        )
-        return self.output(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
 class Block(nn.Module):
+    """Attention and an MLP behind norms."""
+
     def __init__(self):
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.attention = Attention()
+        self.query, self.key, self.value, self.output = (nn.Linear(WIDTH, WIDTH) for _ in "qkvo")
         self.widen, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, x):
-        x = x + self.attention(self.norm1(x))
+        given = self.norm1(x)
+        heads = (
+            one(given).unflatten(-1, (-1, WIDTH // HEADS)).transpose(1, 2)
+            for one in (self.query, self.key, self.value)
+        )
+        x = x + self.output(F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2))
         return x + self.narrow(F.gelu(self.widen(self.norm2(x))))
 
 
-class Head(nn.Module):
-    """Logits from the class token."""
+class VisionTransformer(nn.Module):
+    """Images (batch, 3, side, side) → logits of the class token (batch, classes)."""
 
     def __init__(self):
         super().__init__()
+        self.patches = nn.Conv2d(3, WIDTH, PATCH, PATCH)
+        self.first = nn.Parameter(torch.zeros(1, 1, WIDTH))
+        self.places = nn.Parameter(torch.zeros(1, (SIDE // PATCH) ** 2 + 1, WIDTH))
+        self.blocks = nn.ModuleList(Block() for _ in range(DEPTH))
         self.norm, self.logits = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, CLASSES)
 
-    def forward(self, x):
-        return self.logits(self.norm(x)[:, 0])
-
-
-class VisionTransformer(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embedding, self.head = Embedding(), Head()
-        self.blocks = nn.ModuleList(Block() for _ in range(DEPTH))
-
     def forward(self, images):
-        x = self.embedding(images)
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.first.expand(len(x), -1, -1), x], 1) + self.places
         for block in self.blocks:
             x = block(x)
-        return self.head(x)
+        return self.logits(self.norm(x)[:, 0])
 
 
 def batch(microbatch, _):
@@ -89,12 +65,9 @@ def batch(microbatch, _):
 
 def tensor_plan():
     """`--tensor-plan`: columns, then rows, of attention and MLP."""
-    plan = {f"blocks.*.attention.{name}": ColwiseParallel() for name in ("query", "key", "value")}
-    return plan | {
-        "blocks.*.attention.output": RowwiseParallel(),
-        "blocks.*.widen": ColwiseParallel(),
-        "blocks.*.narrow": RowwiseParallel(),
-    }
+    columns, rows = ("query", "key", "value", "widen"), ("output", "narrow")
+    plan = {f"blocks.*.{name}": ColwiseParallel() for name in columns}
+    return plan | {f"blocks.*.{name}": RowwiseParallel() for name in rows}
 
 
 def is_memory(tensor):
@@ -106,23 +79,20 @@ def _adam(parameters):
     return torch.optim.AdamW(parameters, 1e-3, fused=True)
 
 
-def _train(module, optimizers, accumulates=None, finish=None):
-    """Steps of several microbatches; `accumulates` wraps all but the last of them."""
+def _train(module, optimizers, accumulates=nullcontext, reduce=None, gather=None):
+    """Steps of several microbatches; `accumulates` is around all but the last of them."""
     for _ in range(NUM_STEPS):
         for optimizer in optimizers:
             optimizer.zero_grad()
-        for index in range(NUM_MICROBATCHES):
-            if accumulates is not None and index < NUM_MICROBATCHES - 1:
-                with accumulates():
-                    module(batch(MICROBATCH, 0)).mean().backward()
-            else:
+        for context in (*[accumulates] * (NUM_MICROBATCHES - 1), nullcontext):
+            with context():
                 module(batch(MICROBATCH, 0)).mean().backward()
-        if finish is not None:
-            finish()
+        if reduce is not None:
+            reduce()
         for optimizer in optimizers:
             optimizer.step()
-        if finish is not None:
-            finish(after=True)
+        if gather is not None:
+            gather()
 
 
 def ddp():
@@ -144,18 +114,18 @@ def zero1():
     ranks, own = dist.get_world_size(), dist.get_rank()
     shares = {p: nn.Parameter(p.detach().view(-1).chunk(ranks)[own]) for p in module.parameters()}
 
-    def finish(after=False):
+    def reduce():
         for parameter, share in shares.items():
-            if after:
-                dist.all_gather_single(parameter.detach().view(-1), share.detach())
-            else:
-                whole = parameter.grad.view(-1)
-                dist.reduce_scatter_single(whole.chunk(ranks)[own], whole)
-                share.grad = whole.chunk(ranks)[own]
-        if after:
-            module.zero_grad()
+            whole = parameter.grad.view(-1)
+            dist.reduce_scatter_single(whole.chunk(ranks)[own], whole)
+            share.grad = whole.chunk(ranks)[own]
 
-    _train(module, [_adam(shares.values())], finish=finish)
+    def gather():
+        for parameter, share in shares.items():
+            dist.all_gather_single(parameter.detach().view(-1), share.detach())
+        module.zero_grad()
+
+    _train(module, [_adam(shares.values())], reduce=reduce, gather=gather)
 
 
 def tp():

@@ -69,33 +69,12 @@ def fsdp(_, widths, **how):
     train(fully_shard(model, **how), widths[0])
 
 
-def kept(rank):
-    fsdp(rank, UNEVEN, reshard_after_forward=False)
-
-
 def uneven(rank):
     fsdp(rank, UNEVEN)
 
 
 def hsdp(rank):
     fsdp(rank, EVEN, mesh=init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard")))
-
-
-def stages(rank):
-    """Each rank has a layer; activations travel on, and gradients back."""
-    layer = nn.Linear(64, 64)
-    is_first, is_last = rank.rank == 0, rank.rank == rank.world_size - 1
-    for _ in range(NUM_STEPS):
-        inputs = torch.ones(BATCH, 64, requires_grad=True)
-        if not is_first:
-            dist.recv(inputs.detach(), rank.rank - 1)
-        outputs, gradient = layer(inputs), torch.ones(BATCH, 64)
-        if not is_last:
-            dist.send(outputs.detach(), rank.rank + 1)
-            dist.recv(gradient, rank.rank + 1)
-        outputs.backward(gradient)
-        if not is_first:
-            dist.send(inputs.grad, rank.rank - 1)
 
 
 def ring(rank):
