@@ -1,8 +1,8 @@
 """What each rank of a layout holds, computes and sends, by closed forms, before any simulation.
 
 In: a `Question` of a preset or a configuration. Out: a `PlanAnswer` whose ranks have the fields
-of simulated ones: FLOPs within 1 %, bytes that are sent within 1.5 % (a quarter too many where 1F1B,
-sequence parallelism and selective checkpointing meet), memory mostly within 10 %. A search
+of simulated ones: FLOPs within 1 %, bytes that are sent within 1.5 % (a quarter too many where
+1F1B, sequence parallelism and selective checkpointing meet), memory mostly within 10 %. A search
 orders its whole space by these, and simulates the first few. No torch.
 
 Formula: state + gathered units + activations of the microbatches in flight + logits, where a layer
