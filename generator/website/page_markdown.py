@@ -297,9 +297,8 @@ RULES: Mapping[str, Rule] = {
     "code": PageMarkdown.code,
     "dd": PageMarkdown.definition,
     "details": PageMarkdown.fold,
-    "div.pb-row": lambda _, element: [
-        ListEntry(f"- {element.blocks[0]}")
-    ],  # without what came of it
+    # Without what came of it.
+    "div.pb-row": lambda _, element: [ListEntry(f"- {element.blocks[0]}")],
     "dt": lambda _, element: [f"**{element.line}**: "],
     "figcaption": _block("**Figure: {}**"),
     "legend.data-changed": lambda _, element: [f"{element.line}: "],
