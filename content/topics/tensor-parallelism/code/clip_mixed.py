@@ -1,0 +1,70 @@
+"""Clip the gradient of a model of which only some parameters are divided.
+
+`clip_grad_norm_` takes the norms of all gradients together. Those of divided parameters are
+DTensors, and torch 2.13 does not mix them with plain tensors.
+
+torchrun --nproc-per-node 2 clip_mixed.py
+"""
+
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
+from torch.nn.utils import clip_grad_norm_, clip_grads_with_norm_, get_total_norm
+
+WIDTH, HIDDEN, LARGEST_NORM = 16, 64, 0.01
+
+
+def build(mesh=None):
+    torch.manual_seed(0)
+    layers = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, WIDTH)
+    model = nn.Sequential(*layers)
+    if mesh is not None:
+        parallelize_module(model, mesh, {"1": ColwiseParallel(), "3": RowwiseParallel()})
+    model(torch.randn(32, WIDTH)).square().mean().backward()
+    return list(model.parameters())
+
+
+def clip_in_groups(parameters):
+    """Clip by the norm of all gradients: those of a kind together, then the two norms."""
+    divided = [p for p in parameters if isinstance(p.grad, DTensor)]
+    plain = [p for p in parameters if not isinstance(p.grad, DTensor)]
+    of_divided = get_total_norm([p.grad for p in divided]).full_tensor()
+    of_plain = get_total_norm([p.grad for p in plain])  # every rank has the same
+    norm = torch.hypot(of_divided, of_plain)
+    for group in divided, plain:
+        clip_grads_with_norm_(group, LARGEST_NORM, norm)
+    return norm
+
+
+def main():
+    dist.init_process_group("gloo")
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    true = clip_grad_norm_(build(), LARGEST_NORM)
+    parameters = build(mesh)
+    try:
+        clip_grad_norm_(parameters, LARGEST_NORM)
+        raised = ""
+    except RuntimeError as error:
+        raised = str(error).splitlines()[0]
+    norm = clip_in_groups(parameters)
+    error = ((norm - true).abs() / true).item()
+    if dist.get_rank() == 0:
+        print(f"clip_grad_norm_ of all: {raised or 'no exception'}")
+        print(f"norm in two groups {norm:.6f}, of one process {true:.6f}")
+    dist.barrier()
+    time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
+    dist.destroy_process_group()
+    return [{"raised": bool(raised), "error": error}]
+
+
+if __name__ == "__main__":
+    report = main()
