@@ -19,9 +19,9 @@ def values(seed, hidden):
 
 
 def draw(way):
-    """The rank's columns of the first weight and rows of the second; torch stores them transposed."""
+    """The rank's columns of the first weight, and its rows of the second."""
     rank, size = dist.get_rank(), dist.get_world_size()
-    if way == "as_one_process":  # all draw the whole weights, and each takes its part
+    if way == "as_one_process":  # draw the whole weights (stored transposed), and take a part
         first, second = values(0, HIDDEN)
         return first.chunk(size, 0)[rank], second.chunk(size, 1)[rank]
     return values(rank if way == "by_shard" else 0, HIDDEN // size)
