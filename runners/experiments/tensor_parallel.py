@@ -97,7 +97,7 @@ def _input(rank: Rank[Settings]) -> Tensor:
 
 def _loss(rank: Rank[Settings], out: Tensor) -> Tensor:
     """The mean over all tokens of the batch, or a rank's share of it."""
-    return out.square().sum() * FLOAT_BYTES / rank.settings.activation_bytes
+    return out.square().sum() * FLOAT_BYTES / rank.settings.hidden_state_bytes
 
 
 def _own_tokens(rank: Rank[Settings], tokens: Tensor) -> Tensor:
@@ -153,9 +153,14 @@ class Settings(RunSettings):
     equal_parts = (("width", "num_heads"), ("num_heads", "world_size"), ("hidden", "world_size"))
 
     @closed_form
-    def activation_bytes(self) -> int:
+    def hidden_state_bytes(self) -> int:
         """Bytes of all tokens' activations at a border of the block."""
         return FLOAT_BYTES * self.num_samples * self.length * self.width
+
+    @closed_form
+    def num_tokens_per_step(self) -> int:
+        """Tokens of a step's samples."""
+        return self.num_samples * self.length
 
     @property
     def shape(self) -> TransformerShape:

@@ -292,9 +292,16 @@ def test_a_ring_ends_with_the_sum_of_all_ranks_on_each_and_no_sooner(num):
     assert rows == [whole] * num
 
 
-def test_a_block_under_tensor_parallelism_sums_as_often_as_the_run_did():
-    run = recorded("transformer.tensor_parallel")
-    num_summed = sum(map(len, grid_views.SUMS.values()))
-    (reduced,) = run["ranks"][0]["collectives"]
-    assert num_summed * run["settings"]["num_layers"] == reduced["count"]
-    assert reduced["bytes"] == reduced["count"] * run["settings"]["hidden_state_bytes"]
+@pytest.mark.parametrize("name", ["transformer.tensor_parallel", "tensor_parallel.sequence_2"])
+def test_a_split_block_communicates_as_often_as_the_run_did(name):
+    run = recorded(name)
+    ways = grid_views.passes(run["strategy"])
+    drawn = Counter(sent for way in ways.values() for _, sent in way.values() if sent)
+    size = run["settings"]["hidden_state_bytes"]
+    for collective in run["ranks"][0]["collectives"]:
+        if collective["operation"] in drawn:
+            num = drawn.pop(collective["operation"]) * run["settings"].get("num_layers", 1)
+            assert collective["count"] == num
+            parts = run["world_size"] if collective["operation"] == "all_gather" else 1
+            assert collective["bytes"] == num * size / parts
+    assert not drawn

@@ -6,7 +6,8 @@ receives. Each rank begins with a decimal digit of its own.
 
 The rule of the block is that of `runners/training/split.py`: query, key, value and the first layer
 of the MLP are cut by columns, the other two by rows. Partial sums meet after the latter two in
-forward, and in backward before the former.
+forward, and in backward before the former. Under sequence parallelism, ranks divide the tokens of
+these sums, and gather them before each cut by columns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,19 +21,43 @@ from proofbook.generator.figures.play.states import PlayState
 from proofbook.generator.printing.folio import Folio
 
 Held = list[list[Cell | None]]
-Holds = Literal["whole", "own", "partial"]
-# What the block computes, in the order of forward, and what each rank then holds of it.
-FORWARD: dict[str, Holds] = {
-    "input": "whole", "qkv": "own", "heads": "own", "out": "partial", "attended": "whole",
-    "up": "own", "down": "partial", "output": "whole",
+# What each rank holds of a result: all of it, its columns or heads, its part of a sum, its tokens.
+Holds = Literal["whole", "own", "partial", "tokens"]
+Results = dict[str, tuple[Holds, str]]  # by name: what is held, and the collective that made it
+# What a block computes, in the order of forward, by the strategy of its run.
+FORWARD: dict[str, Results] = {
+    "split": {
+        "input": ("whole", ""), "qkv": ("own", ""), "heads": ("own", ""), "out": ("partial", ""),
+        "attended": ("whole", "all_reduce"), "up": ("own", ""), "down": ("partial", ""),
+        "output": ("whole", "all_reduce"),
+    },
+    "sequence": {
+        "input": ("tokens", ""), "gathered": ("whole", "all_gather"), "qkv": ("own", ""),
+        "heads": ("own", ""), "out": ("partial", ""), "attended": ("tokens", "reduce_scatter"),
+        "gathered_again": ("whole", "all_gather"), "up": ("own", ""), "down": ("partial", ""),
+        "output": ("tokens", "reduce_scatter"),
+    },
 }  # fmt: skip
-# The same of each pass. Backward holds the gradients of these results, each of which is whole on
-# every rank, but for what is cut by columns.
-HELD: dict[str, dict[str, Holds]] = {
-    "forward": FORWARD,
-    "backward": {n: "own" if h == "own" else "whole" for n, h in reversed(FORWARD.items())},
-}
-SUMS = {"forward": ("attended", "output"), "backward": ("attended", "input")}
+# The gradients of these results, in the order of backward.
+BACKWARD: dict[str, Results] = {
+    "split": {
+        "output": ("whole", ""), "down": ("whole", ""), "up": ("own", ""),
+        "attended": ("whole", "all_reduce"), "out": ("whole", ""), "heads": ("own", ""),
+        "qkv": ("own", ""), "input": ("whole", "all_reduce"),
+    },
+    "sequence": {
+        "output": ("tokens", ""), "down": ("whole", "all_gather"), "up": ("own", ""),
+        "gathered_again": ("partial", ""), "attended": ("tokens", "reduce_scatter"),
+        "out": ("whole", "all_gather"), "heads": ("own", ""), "qkv": ("own", ""),
+        "gathered": ("partial", ""), "input": ("tokens", "reduce_scatter"),
+    },
+}  # fmt: skip
+
+
+def passes(strategy: str) -> dict[str, Results]:
+    """The results of forward and the gradients of backward, of a strategy that splits a block."""
+    kind = "sequence" if strategy == "sequence" else "split"
+    return {"forward": FORWARD[kind], "backward": BACKWARD[kind]}
 
 
 def _played(
@@ -104,39 +129,45 @@ def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
 
 
 def block(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
-    """Yield each state drawn: shapes its first run's ranks hold in a tensor-parallel block."""
+    """Yield each state drawn: shapes its first run's ranks hold of a block split over them."""
     words = folio.ui["play"]["block"]
     for state in states:
         run = state.runs[0].run
         sizes = {name: value for name, value in run.settings.items() if isinstance(value, int)}
         num, size = run.world_size, printed_bytes(sizes["hidden_state_bytes"])
-        columns = [f"rank {n}" for _ in SUMS for n in range(num)]
-        frames: list[Held] = [[[None] * len(columns) for _ in FORWARD]]
-        told = []
-        for way, name in ((way, name) for way, names in HELD.items() for name in names):
-            frames.append([list(row) for row in frames[-1]])
-            first = num if way == "backward" else 0
-            frames[-1][list(FORWARD).index(name)][first : first + num] = [
-                _cell(way, name, n, sizes, num, words) for n in range(num)
-            ]
-            sent = " " + words["summed"].format(size=size) if name in SUMS[way] else ""
-            told.append(f"{words[way].capitalize()}: {words['rows'][name]}.{sent}")
-        says = words["says"].format(n=sum(map(len, SUMS.values())), size=size)
-        grid = list(words["rows"].values()), columns, num
-        yield _played(frames[1:], told, says, grid, [words[way] for way in SUMS])
+        ways = passes(run.strategy)
+        rows = list(ways["forward"])
+        columns = [f"rank {n}" for _ in ways for n in range(num)]
+        frames: list[Held] = [[[None] * len(columns) for _ in rows]]
+        told, num_sent = [], 0
+        for way, results in ways.items():
+            for name, (holds, operation) in results.items():
+                frames.append([list(row) for row in frames[-1]])
+                first = num if way == "backward" else 0
+                came = f"all {'above' if way == 'forward' else 'below'}" if operation else ""
+                frames[-1][rows.index(name)][first : first + num] = [
+                    _cell(holds, name, n, sizes, num, words, came) for n in range(num)
+                ]
+                sent = " " + words["sent"][operation].format(size=size) if operation else ""
+                told.append(f"{words[way].capitalize()}: {words['rows'][name]}.{sent}")
+                num_sent += bool(operation)
+        says = words["says"].format(n=num_sent, size=size)
+        grid = [words["rows"][name] for name in rows], columns, num
+        yield _played(frames[1:], told, says, grid, [words[way] for way in ways])
 
 
 def _cell(
-    way: str, name: str, rank: int, sizes: dict[str, int], ranks: int, words: dict[str, str]
-) -> Cell:
+    holds: Holds, name: str, rank: int, sizes: dict[str, int], ranks: int,
+    words: dict[str, str], came: str,
+) -> Cell:  # fmt: skip
     """The shape that a rank holds after an operation, tokens by features."""
-    holds = HELD[way][name]
     tokens, width = sizes["num_tokens_per_step"], sizes["width"]
     if holds == "partial":
         return Cell(words["partial"], is_whole=False)
     if holds == "whole":
-        came = "all above" if way == "forward" else "all below"
-        return Cell(f"{tokens} × {width}", is_whole=True, came=came if name in SUMS[way] else "")
+        return Cell(f"{tokens} × {width}", is_whole=True, came=came)
+    if holds == "tokens":
+        return Cell(f"{tokens // ranks} × {width}", is_whole=False, came=came)
     if name == "heads":
         each = sizes["num_heads"] // ranks
         own = ", ".join(str(rank * each + n) for n in range(each))
