@@ -159,6 +159,8 @@ class BuildStep(Backed):
     """what this step adds, in a sentence or two; the question follows."""
     result: Prose
     """what runs showed of it."""
+    table: LessonTable | None = None
+    """its values, after the result."""
     insight: Prose | None = None
     """the sentence to keep, set off from the rest."""
 

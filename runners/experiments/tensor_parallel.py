@@ -179,6 +179,7 @@ class Settings(RunSettings):
             # the block's output, the gradient that passes attention by, that of the norm's output
             # so far, and what is added to it.
             "num_whole_activations": 6,
+            "normalization_bytes": FLOAT_BYTES * 4 * self.width,  # a weight and a bias of each
             "num_forward_sums": 2,  # after attention and after the mlp
             # For each declared input.
             "num_backward_sums": 4 if self.strategy == "split_each" else 2,

@@ -85,6 +85,8 @@ def _step(step: BuildStep, draft: Draft) -> Parts:
     yield from draft.item(step.commit, "before")
     what = "the result" + ", the insight" * bool(step.insight)
     result: list[Element | Markup] = [draft.heading(2, "Result"), draft.prose(step.result)]
+    if step.table:
+        result += draft.table(step.table, draft.line(step.table.first_column or "What"))
     if step.insight:
         result.append(draft.insight(step.insight))
     result += draft.backing(step.claims, step.sources)

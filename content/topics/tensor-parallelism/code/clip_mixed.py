@@ -63,7 +63,7 @@ def main():
     dist.barrier()
     time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
     dist.destroy_process_group()
-    return [{"raised": bool(raised), "error": error}]
+    return [{"raised": int(bool(raised)), "error": error}]
 
 
 if __name__ == "__main__":

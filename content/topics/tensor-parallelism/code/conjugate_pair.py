@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import gelu, mse_loss
 
-SAMPLES, WIDTH, HIDDEN, STEPS, RATE = 64, 16, 64, 1000, 0.3
+SAMPLES, WIDTH, HIDDEN, STEPS, RATE = 64, 16, 64, 300, 1.0
 
 
 def summed(tensor):

@@ -38,12 +38,12 @@ def main():
         firsts = [torch.empty_like(first) for _ in range(dist.get_world_size())]
         dist.all_gather(firsts, first)
         num_different = len(torch.unique(torch.cat(firsts), dim=0))
-        facts = second.std().item(), outputs.std().item(), num_different
-        names = "second_std", "output_std", "num_different_features"
+        facts = second.var().item(), outputs.var().item(), num_different
+        names = "second_variance", "output_variance", "num_different_features"
         report |= {f"{way}_{name}": fact for name, fact in zip(names, facts, strict=True)}
         if dist.get_rank() == 0:
-            print(f"{way}: second weight's deviation {facts[0]:.4f}, outputs' {facts[1]:.3f}, "
-                  f"different hidden features {num_different} of {HIDDEN}")  # fmt: skip
+            print(f"{way}: variance of the second weight {facts[0]:.5f}, of the outputs "
+                  f"{facts[1]:.3f}; {num_different} different hidden features")  # fmt: skip
     dist.barrier()
     time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
     dist.destroy_process_group()

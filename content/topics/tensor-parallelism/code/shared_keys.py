@@ -88,6 +88,7 @@ def main():
         kind = name.replace(" ", "_")
         report[f"{kind}_alone"] = distance(ours[name].grad, expected)
         report[f"{kind}_summed"] = distance(summed(ours[name].grad, group), expected)
+    report["largest_summed"] = max(report[name] for name in report if name.endswith("summed"))
     if rank == 0:
         for name, error in report.items():
             print(f"{name:>17}: relative error {error:.1e}")

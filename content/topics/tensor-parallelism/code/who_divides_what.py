@@ -223,6 +223,7 @@ def main():
     dist.init_process_group("gloo")
     true, report = one_process(), {}
     true_norm = square_of(true).sqrt()
+    errors = {"kept": [], "broken": []}
     for step in (data_rank, tensor_rank, sequence_rank):
         axis = step.__name__.removesuffix("_rank")
         for rule in ("gradients", "norm", "dropout", "batch", "positions", "labels"):
@@ -234,9 +235,12 @@ def main():
                 elif rule == "dropout":  # the share of values that both ranks treat alike
                     error = (mask == reduced(mask) - mask).double().mean()
                 report[f"{axis}_{rule}_{state}"] = error.item()
+                if rule != "dropout":
+                    errors[state].append(error.item())
             if dist.get_rank() == 0:
                 kept, broken = (report[f"{axis}_{rule}_{state}"] for state in ("kept", "broken"))
                 print(f"{axis:>8} {rule:>9}  kept {kept:.1e}  broken {broken:.1e}")
+    report |= {"largest_kept": max(errors["kept"]), "smallest_broken": min(errors["broken"])}
     dist.barrier()
     time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
     dist.destroy_process_group()
