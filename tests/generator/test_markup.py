@@ -8,7 +8,9 @@ from markdown import Markdown
 from markupsafe import Markup
 
 from proofbook.generator.content import prose
-from proofbook.generator.pages.elements.tables import with_units
+from proofbook.generator.pages import facts
+from proofbook.generator.pages.elements.element import Heading, Waiting
+from proofbook.generator.pages.elements.tables import Table, with_units
 from proofbook.generator.pages.press import Press
 from proofbook.generator.printing.markdown import render as render_text
 from proofbook.generator.website.page_html import SiteMarkup
@@ -117,15 +119,6 @@ def test_dollars_of_code_and_of_money_are_no_formulas():
     assert "<math" not in rendered_text(text)
 
 
-def test_a_table_has_heads_classes_and_no_style(rendered):
-    table = re.search(r'<div class="pb-scroll"[^>]*aria-label="[^"]+"><table.*?</table>',
-                      rendered[WORKED], re.DOTALL)[0]  # fmt: skip
-    assert "style=" not in table
-    assert '<th scope="col">Way</th>' in table
-    assert '<th scope="row"><em>whole</em></th>' in table
-    assert table.count('class="pb-number"') == 3
-
-
 def test_footnotes_of_two_texts_of_a_page_lead_to_themselves(copy):
     copy.edit("topics/averaging/worked.yml", "  - title: What fits\n",
               "  - title: More\n    text: |\n      It[^rank].\n\n      [^rank]: Is.\n"
@@ -209,3 +202,37 @@ def test_the_head_says_a_unit_that_all_numbers_have(cells, head):
     assert heads == [f"#{head}"]
     assert (rows == column) == (head == "Peak")
     assert not any(head.partition(", ")[2] in row[0] for row in rows if ", " in head)
+
+
+# --- rows of tables: those that say something can be linked to and searched
+
+
+TITLES = ["What the program prints", "What it means, and what to do", "#Share"]
+SAYS = Markup("The network or another rank has failed.")
+NUMBER = Markup("The share of a step that ranks idle: 3.5 %")
+
+
+def table(*rows, **more):
+    table = Table(TITLES[: len(rows[0])], rows, **more)
+    table.give_ids(set())
+    return table
+
+
+def test_a_row_that_says_something_has_an_anchor_of_its_first_cell_unless_it_has_one():
+    row, name = (Markup("<code>ncclRemoteError</code><br>Lost"), SAYS), "row-ncclremoteerror-lost"
+    rows = table(row, row, (Markup("four ranks"), Markup()))
+    assert rows.anchors == [name, f"{name}_1", ""]
+    assert f'<tr id="{name}_1">' in Markup(rows)
+    assert table([Markup("A B C D E four ranks and more")]).anchors == [""]
+    assert table((Markup("Lost"), SAYS), anchors=["cause-lost"]).anchors == ["cause-lost"]
+
+
+def test_a_row_is_an_entry_without_numbers_of_its_cells_unless_it_waits_for_an_answer():
+    rows, heading = table((Markup("A rank"), SAYS, NUMBER)), Heading(1, Markup("It"), "it")
+    sections = facts.searched([rows], heading, is_markdown=False)
+    assert '<h2 id="row-a-rank">A rank</h2>' in sections
+    assert "another rank has failed" in sections
+    assert "What the program prints" in sections
+    assert "idle" not in sections
+    waiting = Waiting("asked", "a table", [rows])
+    assert "rank" not in facts.searched([waiting], heading, is_markdown=False)

@@ -8,24 +8,10 @@ import pytest
 from proofbook.generator.checks.claim_checks import broken_laws
 from proofbook.generator.content.reading import load
 from proofbook.generator.values.evaluation import Evidence
-from proofbook.generator.values.machines import other_outcomes
 from tests.generator import scenes
 from tests.generator.conftest import fresh, render
 from tests.recorded import write
 from tests.whole_pages import machines_behind
-
-
-def test_a_claim_has_the_verdict_of_each_machine(copy):
-    scenes.a_step_is_not_slower_on_another_machine(copy)
-    book = copy.load("reference-frozen")
-    pages = render(book)
-    shown = "".join(page for path, page in pages.items() if path.startswith("evidence/"))
-    judged = other_outcomes(book, Evidence(book).judged_claims)["desk"].judged_claims
-    assert len({one.verdict for one in judged.values()}) > 1
-    for name, outcome in judged.items():
-        _, _, proof = shown.partition(f'id="claim-{name}"')
-        of_desk = re.search(r"<tr>.*>desk<.*</tr>", proof)[0]
-        assert f'pb-verdict pb-{outcome.verdict.replace("_", "-")}"' in of_desk
 
 
 @pytest.mark.parametrize("load", [0.04, 0.4])

@@ -34,20 +34,6 @@ claims:
 """
 
 
-def test_a_value_of_a_plan_is_simulated_with_its_unit_its_run_and_its_command(evidence):
-    value = evidence.value(HELD)
-    grid = json.loads(
-        (evidence.book.root / "content" / "planner" / "plans" / "tiny.json").read_text()
-    )
-    row = next(one for one in grid["rows"] if one["strategy"] == "fsdp")
-    assert (value.number, value.kind, str(value.unit)) == (
-        row["ranks"][0]["between_steps_bytes"], "simulated", "bytes",
-    )  # fmt: skip
-    assert value.origin.run == "fsdp_on_4"
-    assert value.machines == frozenset()
-    assert evidence.value("plan_tiny.fsdp_on_4.settings.num_ranks").kind == "given"
-
-
 def test_a_formula_may_mix_a_plan_with_what_a_machine_measured(evidence):
     value = evidence.value(f"{HELD} / tiny_memory.whole.ranks[0].memory.peak_bytes")
     assert value.kind == "computed"

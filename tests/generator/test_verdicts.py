@@ -7,6 +7,7 @@ import pytest
 from proofbook.generator.checks import claim_checks, trace_checks
 from proofbook.generator.content.cases import ClaimIndex
 from proofbook.generator.content.claim import Claim, Constant
+from proofbook.generator.printing.folio import sentence
 from proofbook.generator.values import list_sides
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.runners.core.trace.measured import SampledSeconds
@@ -214,18 +215,19 @@ def with_ranks(copy, field, values):
 
 
 @pytest.mark.parametrize(
-    ("values", "predicted", "relation", "fields", "holds"),
+    ("values", "relation", "within", "holds"),
     [
-        ([7, 7], "7", "equals", {}, True),
-        ([7, 8], "7", "equals", {}, False),
-        ([7, 8], "7", "equals", {"tolerance": {"absolute": 1}}, True),
-        ([7, 9], "7", "equals", {"tolerance": {"absolute": 1}}, False),
-        ([7, 6], "6", "above", {}, False),
+        ([7, 7], "equals", 0, True),
+        ([7, 8], "equals", 0, False),
+        ([7, 8], "equals", 1, True),
+        ([7, 9], "equals", 1, False),
+        ([8, 7], "above", 0, False),
     ],
 )
-def test_a_rule_holds_where_it_holds_for_each(copy, values, predicted, relation, fields, holds):
+def test_a_rule_holds_where_it_holds_for_each(copy, values, relation, within, holds):
     book = with_ranks(copy, "num_parameters", values)
-    outcome = judged(book, claim(predicted, relation, PARTS, **fields))
+    fields = {"tolerance": {"absolute": within}} if within else {}
+    outcome = judged(book, claim("7", relation, PARTS, **fields))
     assert outcome.verdict == ("holds" if holds else "does_not_hold")
     assert "for each rank" in outcome.explanation
 
@@ -264,3 +266,65 @@ def test_what_cannot_be_compared_one_by_one_is_said(copy, predicted, observed, r
 )
 def test_what_is_counted_is_what_the_rule_goes_through(observed, counted):
     assert list_sides.element_noun(observed) == counted
+
+
+# --- laws over several runs: one rule, a verdict a run, ids that stay
+
+
+CLAIMS = "claims/tiny_memory.yml"
+LAW = """\
+  - id: ends-as-declared
+    for: [tiny_memory.whole_budget, tiny_memory.halves_budget]
+    says: "Under its budget, {{ run.world_size }} ranks end as declared."
+    predicted: "'deadlocked'"
+    relation: differs
+    observed: run.status
+"""
+OF_WHOLE, OF_HALVES = (f"ends-as-declared@tiny_memory.{run}_budget" for run in ("whole", "halves"))
+PAIRS = """\
+  - id: peaks-below
+    kind: observation
+    for:
+      - {run: tiny_memory.halves, other: tiny_memory.whole, called: Halves}
+    says: "{{ called }} need less than {{ other.ranks[0].memory.peak_bytes }}."
+    predicted: largest(each(other.ranks, 'memory.peak_bytes'))
+    relation: below
+    observed: largest(each(run.ranks, 'memory.peak_bytes'))
+    showed:
+      holds: "{{ called }} needed {{ observed }}, less than {{ predicted }}."
+      does_not_hold: They needed {{ observed }}.
+"""
+
+
+def test_a_law_is_judged_once_a_run_and_its_texts_name_that_run(copy):
+    copy.append(CLAIMS, LAW)
+    book = copy.load()
+    evidence = Evidence(book)
+    assert copy.errors() == []
+    assert book.claim_index.of_claim["ends-as-declared"] == (OF_WHOLE, OF_HALVES)
+    assert [evidence.judged(one).verdict for one in (OF_WHOLE, OF_HALVES)] == ["holds", "holds"]
+    assert evidence.judged(OF_WHOLE).runs == ("tiny_memory.whole_budget",)
+    assert evidence.judged(OF_HALVES).observed.formula == "tiny_memory.halves_budget.status"
+    ranks = [book.run(f"tiny_memory.{run}_budget").world_size for run in ("whole", "halves")]
+    said = [evidence.plain(book.claims[one].says) for one in (OF_WHOLE, OF_HALVES)]
+    assert said == [f"Under its budget, {num} ranks end as declared." for num in ranks]
+
+
+def test_two_runs_take_part_and_texts_print_both_sides(copy):
+    copy.append(CLAIMS, PAIRS)
+    assert copy.errors() == []
+    evidence = Evidence(copy.load())
+    name = "peaks-below@tiny_memory.halves"
+    outcome = evidence.judged(name)
+    assert outcome.verdict == "holds"
+    said = evidence.plain(sentence(outcome))
+    wanted = f"Halves needed {outcome.observed}, less than {outcome.predicted}."
+    assert said.split() == wanted.split()
+
+
+def test_a_run_may_have_a_sentence_of_its_own(copy):
+    own = "{run: tiny_memory.halves_budget, says: The halves complete.}"
+    copy.append(CLAIMS, LAW.replace("tiny_memory.halves_budget]", f"{own}]", 1))
+    book = copy.load()
+    assert book.claims[OF_HALVES].says == "The halves complete."
+    assert "tiny_memory.whole_budget.world_size" in book.claims[OF_WHOLE].says

@@ -42,12 +42,6 @@ def test_no_page_that_people_read_has_a_hole(pages):
     assert {path: found for path in read if (found := holes(pages[path]))} == {}
 
 
-def test_no_cost_is_without_its_number(lessons):
-    costs = {path: text for path, text in lessons.items() if path.endswith("/cost.md")}
-    assert len(costs) > 3
-    assert not [path for path, text in costs.items() if "pb-absent" in text]
-
-
 def of_reference(number, data):
     """Whether the reference machine measured any of what a value is made of."""
     return any(
