@@ -1,6 +1,7 @@
 """Drawings: each mark where the axis says, told apart without colour, with nothing inline."""
 
 import re
+import xml.etree.ElementTree as ET
 from itertools import pairwise
 
 import pytest
@@ -28,7 +29,78 @@ from proofbook.generator.figures.step_rules import Action
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.website import publish
-from tests.generator.drawn import Drawn, at, middle, points
+
+
+class Drawn:
+    """The `<svg>` of a drawing as a reader sees it: marks, words, and what labels of axes say.
+
+    The places of values are worked out again from the labels beside the ticks alone, so that a test
+    of geometry shares nothing with the code that drew.
+    """
+
+    def __init__(self, drawing):
+        self.markup = str(drawing.svg("figure-wide", "A title", "A description", "pb-wide"))
+        self.tree = ET.fromstring(self.markup)
+
+    def marks(self, kind, *looks):
+        """Shapes of a kind that have all of these looks."""
+        return [one for one in self.tree.iter(kind) if {f"pb-{look}" for look in looks} <= _of(one)]
+
+    def words(self):
+        """All texts, in the order in which they stand in the file."""
+        return [one.text or "" for one in self.tree.iter("text")]
+
+    def says(self):
+        """What the marks tell."""
+        return [one.attrib["data-say"] for one in self.tree.iter() if "data-say" in one.attrib]
+
+    def across(self):
+        """A value → its place across, by the labels below the ticks."""
+        ticks = [
+            at(one, "x1") for one in self.marks("line", "axis") if at(one, "y1") < at(one, "y2")
+        ]
+        labels = [(at(one, "x"), _number(one.text)) for one in self.marks("text", "soft")]
+        return _through(ticks, labels)
+
+    def up(self):
+        """A value → its place from the top, by the labels of the grid."""
+        lines = [
+            at(one, "y1") for one in self.marks("line", "grid") if one.get("y1") == one.get("y2")
+        ]
+        labels = [(at(one, "y"), _number(one.text)) for one in self.marks("text", "soft")
+                  if one.get("text-anchor") == "end"]  # fmt: skip
+        return _through(lines, labels)
+
+
+def at(mark, name):
+    """A number of a mark."""
+    return float(mark.attrib[name])
+
+
+def _of(mark):
+    return set(mark.get("class", "").split())
+
+
+def _number(text):
+    written = (text or "").replace(",", "").replace("−", "-")
+    try:
+        return float(written.removesuffix("%")) / (100 if written.endswith("%") else 1)
+    except ValueError:
+        return None
+
+
+def _through(lines, labels):
+    known = [(value, line) for line in lines for place, value in labels
+             if value is not None and abs(place - line) < 0.2]  # fmt: skip
+    (first, start), (last, end) = min(known), max(known)
+
+    def place(value):
+        return start + (value - first) / (last - first) * (end - start)
+
+    assert len(known) > 1
+    assert all(abs(place(value) - where) < 0.2 for value, where in known), known
+    return place
+
 
 NEAR = 0.2  # pixels: places are rounded to a tenth
 BARS = (
@@ -173,8 +245,10 @@ def test_curves_go_through_their_points(says):
     x, y = drawn.across(), drawn.up()
     expected = [pytest.approx((x(at), y(value)), abs=NEAR) for at, value, _ in places]
     (curve,) = drawn.marks("polyline", "series-a")
-    assert list(points(curve)) == expected
-    assert [middle(dot) for dot in drawn.marks("circle", "series-a")][1:] == expected
+    corners = [tuple(map(float, one.split(","))) for one in curve.attrib["points"].split()]
+    assert corners == expected
+    circles = drawn.marks("circle", "series-a")
+    assert [(at(dot, "cx"), at(dot, "cy")) for dot in circles][1:] == expected
     assert any(word.endswith("%") for word in drawn.words()) == (says is percent)
 
 

@@ -1,4 +1,4 @@
-"""The glossary: each term once, with a run that is there, linked where a lesson uses it first."""
+"""The glossary's terms, linked where a lesson uses them first, and synonyms of the search."""
 
 import re
 
@@ -101,20 +101,3 @@ def test_a_section_is_found_by_the_titles_of_its_page_and_topic_and_their_synony
         "Step by step DistributedDataParallel Distributed Data Parallel DDP",
         None,
     ]
-
-
-def test_a_page_has_the_place_that_its_title_does_not_say_and_a_section_has_none():
-    locations = ("topics/ddp/index.html", "topics/ddp/deep.html", "topics/ddp/deep.html#all-reduce")
-    entries = [{"location": one, "title": f"<b>{one[7:]}</b>", "text": ""} for one in locations]
-    entries += [
-        {"location": "retracted.html#faster", "title": "DDP is faster.", "text": ""},
-        {"location": "topics/ddp/deep.html#figure-ring", "title": "A ring", "text": ""},
-    ]
-    called = {"statement": "A statement, tested", "figure": "An interactive figure"}
-    search.add_places(entries, {"modes": {"deep": "Deep"}, "search": called})
-    places = {one["location"]: one["place"] for one in entries if "place" in one}
-    assert places == {
-        "topics/ddp/deep.html": "<b>ddp/index.html</b> · Deep",
-        "retracted.html#faster": "A statement, tested",
-        "topics/ddp/deep.html#figure-ring": "An interactive figure",
-    }

@@ -92,15 +92,14 @@ def test_a_grid_of_older_code_is_a_problem_that_names_its_file_and_the_command(c
 LAYOUT = Layout(None, Cluster(1, 8, 1, 1, 1), Bounds(1, 2, 0), 50, "fits")  # which links decide
 
 
-@pytest.mark.parametrize(("fits", "better"), [(False, ["less"]), (True, [])])
-def test_where_memory_is_free_needing_less_of_it_is_no_gain(fits, better):
-    others = {"less": replace(LAYOUT, needed_bytes=40)}
-    assert Planned((), "run", LAYOUT, others, fits).better == better
-
-
-def test_what_computes_longer_is_not_better():
-    longer = replace(LAYOUT, bounds=Bounds(1.5, 1, 0), needed_bytes=40)
-    assert Planned((), "run", LAYOUT, {"longer": longer}, fits=False).better == []
+@pytest.mark.parametrize(
+    ("seconds", "fits", "better"), [(1, False, ["other"]), (1, True, []), (1.5, False, [])]
+)
+def test_less_memory_is_better_where_it_is_scarce_and_computing_takes_no_longer(
+    seconds, fits, better
+):
+    other = replace(LAYOUT, bounds=Bounds(seconds, 2, 0), needed_bytes=40)
+    assert Planned((), "run", LAYOUT, {"other": other}, fits).better == better
 
 
 def test_a_layout_of_a_lesson_that_another_one_dominates_is_told_at_its_place(monkeypatch):
@@ -112,13 +111,9 @@ def test_a_layout_of_a_lesson_that_another_one_dominates_is_told_at_its_place(mo
     assert mistakes == [(("techniques", 2, "planned"), said)]
 
 
-@pytest.fixture(scope="module")
-def folio(real):
+def test_no_two_published_peaks_have_the_same_words(real):
     evidence = Evidence(real)
-    return Folio(evidence, evidence, {}, "plan/page.md")
-
-
-def test_no_two_published_peaks_have_the_same_words(real, folio):
+    folio = Folio(evidence, evidence, {}, "plan/page.md")
     rows = published.peak_rows(real.plan.published, folio)
     said = [(re.sub("<small.*?</small>|<[^>]*>", "", row[0]), row[1]) for row in rows]
     assert len({*said}) == len(said) > 50

@@ -1,8 +1,6 @@
-"""The style sheets: no unused class, and no rule twice."""
+"""The style sheets: no unused class, and nothing that Safari ignores."""
 
 import re
-from collections import Counter
-from collections.abc import Iterator
 from typing import get_args
 
 from proofbook.generator.content.claim import Verdict
@@ -12,18 +10,6 @@ from proofbook.generator.website import publish
 
 WRITES_CLASSES = (".py", ".j2", ".js", ".html", ".yml")
 CLASS = re.compile(r"\.(pb-[a-z0-9-]+)")
-
-
-def _rules(style: str) -> Iterator[tuple[str, ...]]:
-    """The selector of each rule, after the conditions or rules around it."""
-    around: list[str] = []
-    for head, end in re.findall(r"([^{};]*)([{};])", style):
-        if end == "{":
-            around.append(" ".join(head.split()))
-            if not around[-1].startswith("@"):
-                yield tuple(around)
-        elif end == "}":
-            around.pop()
 
 
 def test_every_class_of_the_style_sheets_is_written_by_a_template_or_a_script(root):
@@ -41,12 +27,6 @@ def test_every_class_of_the_style_sheets_is_written_by_a_template_or_a_script(ro
     looks = re.findall(r"[a-z]+(?:-[a-z]+)*", "".join(path.read_text() for path in drawings))
     put_together = {f"pb-{name.replace('_', '-')}" for name in (*names, *looks)}
     assert sorted(styled - written - put_together) == []
-
-
-def test_no_selector_has_two_rules():
-    counts = Counter(_rules(publish.style().decode()))
-    assert len(counts) > 200
-    assert [" ".join(one) for one, count in counts.items() if count > 1] == []
 
 
 def test_no_line_below_words_has_a_colour_or_a_style_in_the_shorthand_that_safari_ignores():

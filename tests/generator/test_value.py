@@ -13,7 +13,6 @@ from proofbook.generator.values.paths import Evaluation, Node
 from proofbook.generator.values.units import OF_FIELDS, Form
 from proofbook.generator.values.value import ExpressionError, Origin, Value
 from proofbook.runners.traces.tolerance import MOST_SPREAD
-from tests.generator import scenes
 from tests.popovers import popovers_of
 
 BYTES, COUNT, LOSS, PLAIN = units.BYTES, units.COUNT, units.LOSS, units.PLAIN
@@ -209,26 +208,6 @@ def test_a_value_that_a_form_only_prints_opens_in_the_items_answer(rendered, pat
 
 
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
-STEP = "median(tiny_training.averaged.timing.step)"
-
-
-@pytest.mark.parametrize(
-    ("happens", "expression", "kind", "nature"),
-    [
-        (scenes.a_run_was_paced, PEAK, "measured", "paced"),
-        (scenes.a_run_was_simulated, PEAK, "simulated", "simulated"),
-        (scenes.ranks_shared_cores, STEP, "measured", "oversubscribed"),
-        (scenes.ranks_shared_cores, f"{STEP} / 2", "computed", "oversubscribed"),
-    ],
-)
-def test_a_number_says_its_runs_nature_and_opens_to_it(copy, happens, expression, kind, nature):
-    happens(copy)
-    evidence = Evidence(copy.load())
-    text = Folio(evidence, evidence)
-    link = str(text.expression(expression))
-    assert f"pb-{kind}" in link
-    assert f'<small class="pb-nature">{nature}</small>' in link
-    assert popovers_of(text.sources.block())[0].nature == nature
 
 
 def test_what_is_computed_of_published_rates_is_not_said_to_be_simulated(real):

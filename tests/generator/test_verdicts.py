@@ -7,7 +7,6 @@ import pytest
 from proofbook.generator.checks import claim_checks, trace_checks
 from proofbook.generator.content.cases import ClaimIndex
 from proofbook.generator.content.claim import Claim, Constant
-from proofbook.generator.printing.folio import sentence
 from proofbook.generator.values import list_sides
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.runners.core.trace.measured import SampledSeconds
@@ -197,11 +196,6 @@ def test_a_broken_law_over_a_list_prints_the_first_elements_that_break_it(book):
     assert "tiny_training.averaged.epochs[" in error.message
 
 
-def test_explanations_hold_no_numbers(book):
-    for outcome in Evidence(book).judged_claims.values():
-        assert not any(char.isdigit() for char in outcome.explanation)
-
-
 # --- a list on a side: a rule for every rank or step, refuted by any of them
 
 
@@ -281,19 +275,6 @@ LAW = """\
     observed: run.status
 """
 OF_WHOLE, OF_HALVES = (f"ends-as-declared@tiny_memory.{run}_budget" for run in ("whole", "halves"))
-PAIRS = """\
-  - id: peaks-below
-    kind: observation
-    for:
-      - {run: tiny_memory.halves, other: tiny_memory.whole, called: Halves}
-    says: "{{ called }} need less than {{ other.ranks[0].memory.peak_bytes }}."
-    predicted: largest(each(other.ranks, 'memory.peak_bytes'))
-    relation: below
-    observed: largest(each(run.ranks, 'memory.peak_bytes'))
-    showed:
-      holds: "{{ called }} needed {{ observed }}, less than {{ predicted }}."
-      does_not_hold: They needed {{ observed }}.
-"""
 
 
 def test_a_law_is_judged_once_a_run_and_its_texts_name_that_run(copy):
@@ -308,18 +289,6 @@ def test_a_law_is_judged_once_a_run_and_its_texts_name_that_run(copy):
     ranks = [book.run(f"tiny_memory.{run}_budget").world_size for run in ("whole", "halves")]
     said = [evidence.plain(book.claims[one].says) for one in (OF_WHOLE, OF_HALVES)]
     assert said == [f"Under its budget, {num} ranks end as declared." for num in ranks]
-
-
-def test_two_runs_take_part_and_texts_print_both_sides(copy):
-    copy.append(CLAIMS, PAIRS)
-    assert copy.errors() == []
-    evidence = Evidence(copy.load())
-    name = "peaks-below@tiny_memory.halves"
-    outcome = evidence.judged(name)
-    assert outcome.verdict == "holds"
-    said = evidence.plain(sentence(outcome))
-    wanted = f"Halves needed {outcome.observed}, less than {outcome.predicted}."
-    assert said.split() == wanted.split()
 
 
 def test_a_run_may_have_a_sentence_of_its_own(copy):
