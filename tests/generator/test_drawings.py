@@ -20,7 +20,6 @@ from proofbook.generator.figures.drawings.plot import (
     Axis,
     Series,
     axis_of,
-    dashed,
     plot,
 )
 from proofbook.generator.figures.drawings.schedule import Curve, schedule
@@ -310,12 +309,6 @@ def test_series_differ_by_dash_as_well_as_by_colour():
     found = [sorted(dashes[look] for look in one if look in dashes) for one in looks]
     assert found == [[], ["5 4"], ["2 3"], ["9 3 2 3"]]
     assert len({look.split()[0] for look in LINES}) == 4
-
-
-def test_of_more_lines_than_dashes_each_has_a_look_of_its_own():
-    lines = [dashed(str(n), [(1.0, n, "a"), (2.0, n, "b")], n) for n in range(2 * len(LINES))]
-    assert len({(one.line, one.mark) for one in lines}) == len(lines)
-    assert len(Drawn(curves(lines)).marks("polyline")) == len(lines)
 
 
 # --- ranks, layers, and what travels

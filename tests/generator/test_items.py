@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import replace
 from math import prod
-from typing import get_args
 
 import pytest
 
@@ -12,16 +11,14 @@ from proofbook.generator.content.cases import bind_expression
 from proofbook.generator.content.draws import MOST_TRIED, NUM_ASKED, Draws, parsed, short_names
 from proofbook.generator.items.item_checks import answerable_cases
 from proofbook.generator.items.kinds import digest_of, kind_of
-from proofbook.generator.items.kinds.kind import OPEN, Kind
+from proofbook.generator.items.kinds.kind import OPEN
 from proofbook.generator.items.kinds.typed import unit_of
 from proofbook.generator.pages.press import Press
 from proofbook.generator.values import units
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.units import Form
 from proofbook.generator.values.value import Value, numeric
-from tests.conftest import ROOT
 from tests.generator.conftest import render
-from tests.recorded import write
 
 ITEMS = "topics/asking/quiz.yml"
 AS_RECORDED = """\
@@ -313,14 +310,10 @@ def _forms(text):
 
 
 def test_a_rerun_with_other_times_and_losses_voids_no_answer(copy, rendered):
-    path = copy.trace("tiny_training")
-    trace = json.loads(path.read_text())
-    trace["recorded_at"] = "2027-01-01T00:00:00Z"
-    for run in trace["runs"].values():
-        for epoch in run["epochs"]:
-            for one in (epoch, *epoch["ranks"]):
-                one["loss"] = one["loss"] * 1.01 if one["loss"] else one["loss"]
-    write(path, trace)
+    with copy.runs_of("tiny_training") as runs:
+        epochs = [epoch for run in runs.values() for epoch in run["epochs"]]
+        for one in (part for epoch in epochs for part in (epoch, *epoch["ranks"])):
+            one["loss"] = one["loss"] * 1.01 if one["loss"] else one["loss"]
     after = render(copy.load())[CHALLENGE]
     assert after != rendered[CHALLENGE]
     assert _forms(after) == _forms(rendered[CHALLENGE])
@@ -374,15 +367,3 @@ def test_a_link_carries_the_items_of_the_page_it_leads_to_with_the_digests_they_
             assert current == {f"{name}:{digest}" for name, digest in forms}
             seen += len(forms)
     assert seen
-
-
-def test_every_kind_has_a_form_and_a_script_that_reads_it():
-    forms = (ROOT / "generator/pages/templates/elements/items.j2").read_text()
-    scripts = (
-        ROOT / f"generator/website/assets/{one}.js" for one in ("kinds", "pieces", "numbers")
-    )
-    script = "".join(path.read_text().partition("KINDS")[2] for path in scripts)
-    for model, kind in Kind.BY_MODEL.items():
-        (name,) = get_args(model.model_fields["kind"].annotation)
-        assert f"macro {kind.places or 'typed_field'}(one)" in forms
-        assert re.search(rf"\b{name}[:,]", script), name

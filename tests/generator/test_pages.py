@@ -121,13 +121,6 @@ def test_a_page_by_hand_is_on_the_way_and_the_path_adds_its_minutes(with_a_page_
     assert total == sum(each)
 
 
-def test_a_step_of_the_first_hour_that_is_no_page_is_a_mistake(with_a_page_by_hand):
-    with_a_page_by_hand.edit("site.yml", "page: about", "page: abuot")
-    (error,) = with_a_page_by_hand.errors()
-    assert "abuot" in error
-    assert "did you mean 'about'" in error
-
-
 def test_minutes_count_what_a_page_shows_its_questions_and_its_code():
     folio = Folio(None, None)
     text = Markup(f"<p>{'word ' * facts.WORDS_PER_MINUTE * 3}</p>")
