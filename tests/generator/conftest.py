@@ -76,25 +76,25 @@ class Copy:
         return json.loads(self.trace(experiment, machine).read_text())["runs"][run]
 
     @contextmanager
-    def runs_of(self, experiment, machine="reference-frozen"):
-        """The runs of a trace's JSON, which is written again."""
+    def rewritten(self, experiment, machine="reference-frozen"):
+        """A trace's JSON, which is written again."""
         file = self.trace(experiment, machine)
         document = json.loads(file.read_text())
-        yield document["runs"]
+        yield document
         write(file, document)
 
     def change_run(self, path, machine="reference-frozen", **fields):
         """Overwrite fields of a run in a trace's JSON, and what follows from them."""
         experiment, run = path.split(".")
-        with self.runs_of(experiment, machine) as runs:
-            runs[run].update(fields)
-            as_recorded(runs[run])
+        with self.rewritten(experiment, machine) as trace:
+            trace["runs"][run].update(fields)
+            as_recorded(trace["runs"][run])
 
     def remove_run(self, path, machine="reference-frozen"):
         """Let a machine lack a run."""
         experiment, run = path.split(".")
-        with self.runs_of(experiment, machine) as runs:
-            del runs[run]
+        with self.rewritten(experiment, machine) as trace:
+            del trace["runs"][run]
 
     def add_machine(self, name, *experiments):
         """A second machine that has measured some experiments, and is the one shown."""

@@ -1,7 +1,6 @@
 """The generator's commands as a person calls them, and `show` of the runners'."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -84,19 +83,6 @@ def test_a_new_lesson_on_a_run_without_epochs_is_worked_and_check_says_where_to_
     assert f"content/topics/peaks/worked.yml:{lines}\n" in said
     worked.write_text(worked.read_text().replace("TODO: ", ""))
     assert "peaks/worked.yml" not in run("check")[1]
-
-
-@pytest.mark.parametrize(
-    ("experiment", "belief"),
-    [("tiny_memory", "copies-save-memory"), ("tiny_training", "averaging-is-optional")],
-)
-def test_a_distractor_of_a_new_lesson_is_refuted_by_a_law_of_its_own_experiment(
-    run, copy, experiment, belief
-):
-    assert run("new", "lesson", "first", "--from", experiment)[0] == 0
-    quiz = (copy.content / "topics/first/quiz.yml").read_text()
-    assert {*re.findall("misconception: (.+)", quiz)} == {belief}
-    assert run("check")[0] == 0
 
 
 def test_keys_prints_each_key_with_an_example_and_each_function_of_expressions(run):

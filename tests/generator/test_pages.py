@@ -146,19 +146,6 @@ def test_a_program_is_published_whole_where_its_link_leads(copy):
     assert 'href="programs/shown.py" download' in files["retracted.md"].decode()
 
 
-@pytest.mark.parametrize(
-    ("lost", "said"),
-    [
-        ("traces/reference-frozen/repeats.json", "no trace of 'repeats' on any machine"),
-        ("retracted/shown.py", "no file 'content/retracted/shown.py'"),
-    ],
-)
-def test_a_program_without_its_run_or_its_file_is_refused(copy, lost, said):
-    a_program_repeats_two_statements(copy)
-    (copy.content / lost).unlink()
-    assert said in copy.errors()[0]
-
-
 def test_a_sentence_that_its_claim_leaves_open_gets_no_verdict(book, evidence):
     for sentence in book.statements.values():
         outcome = evidence.judged(sentence.claim)
