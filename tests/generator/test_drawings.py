@@ -12,8 +12,6 @@ from proofbook.generator.content.exhibit import Figure
 from proofbook.generator.figures import charts, step_rules
 from proofbook.generator.figures.axes import AxisMark, Scale, percent, plain
 from proofbook.generator.figures.drawing import NARROW, WIDE, Drawing, text_width
-from proofbook.generator.figures.drawings.lanes import Lane as Rank
-from proofbook.generator.figures.drawings.lanes import Travel, lanes
 from proofbook.generator.figures.drawings.plot import (
     LINES,
     MARKS,
@@ -22,9 +20,8 @@ from proofbook.generator.figures.drawings.plot import (
     axis_of,
     plot,
 )
-from proofbook.generator.figures.drawings.schedule import Curve, schedule
+from proofbook.generator.figures.drawings.schedule import schedule
 from proofbook.generator.figures.drawings.stacks import BarPart, Panel, Stack, panels, stacks
-from proofbook.generator.figures.step_rules import Action
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.website import publish
@@ -107,12 +104,6 @@ BARS = (
     ("DDP", "broadcast", 38.0, "38 MiB in one call"),
     ("FSDP", "FSDP · all_gather", 854.0, "854 MiB in 16 calls"),
 )
-STEP = {
-    "rank": [Action("forward", "3", 0, 1), Action("backward", "3", 1, 3)],
-    "link": [Action("reduce", "3", 4, 6)],
-}
-PARTS = [("whole", "communication faint", [1, 2, 2, 1, 1, 0])]
-HELD = Curve("MiB", [0, 2, 4], PARTS, AxisMark(3.5, "peak"))
 CURVES = [
     Series("training", [(1.0, 1.2, "a"), (2.0, 0.8, "b")], LINES[0], ("series-a", "circle")),
     Series("validation", [(1.0, 1.3, ""), (2.0, 0.9, "")], LINES[1]),
@@ -131,73 +122,16 @@ def curves(series=CURVES, says=plain):
     return plot(series, Axis("epoch", [1, 2, 3]), axis_of("loss", values, 4, says=says), 170, WIDE)
 
 
-def step(layout=WIDE):
-    words = {name: name for name in ("forward", "backward", "reduce", "idle")}
-    return schedule(STEP, "events", words, layout, curve=HELD)
-
-
-def peaks(layout=WIDE):
-    parts = [
-        BarPart("parameters", "parameters", 58, ""),
-        BarPart("activations", "activations", 40, ""),
-    ]
-    row = Stack("", "FSDP", parts, "98 MiB", limits=(98, 98))
-    return stacks([row], "MiB", 120, layout, budget=AxisMark(99))
-
-
-def stage(*travels):
-    ranks = [Rank(f"rank {n}", "20 × 8 → 20 × 2", "2 layers") for n in range(2)]
-    words = ["all_gather, 1 KiB", "reduce_scatter, 1 KiB", "all_gather, 1 KiB"]
-    travels = travels or [Travel(one, None, None) for one in words]
-    return lanes(ranks, travels)
-
-
-DRAWINGS = {
-    "stage": lambda: stage(Travel("all_reduce, 1 KiB", None, None), Travel("send", 0, 1)),
-    "stage, sharded": stage,
-    "stacks": peaks,
-    "stacks, narrow": lambda: peaks(NARROW),
-    "bars": payloads,
-    "bars, narrow": lambda: payloads(NARROW),
-    "schedule": step,
-    "schedule, narrow": lambda: step(NARROW),
-    "curves": curves,
-}
-
-
-@pytest.fixture(params=DRAWINGS, ids=str)
-def drawn(request):
-    return Drawn(DRAWINGS[request.param]())
-
-
-# --- what every drawing is
-
-
-def test_a_drawing_is_sound_xml_with_a_title_and_a_description(drawn):
-    assert drawn.tree.attrib["role"] == "img"
-    assert drawn.tree.attrib["aria-labelledby"] == "figure-wide-title figure-wide-desc"
-    assert drawn.tree[0].text == "A title"
-    assert drawn.tree[1].text == "A description"
-
-
-def test_every_look_of_a_drawing_is_in_the_style_sheet(drawn):
-    of_plays = (publish.ASSETS / "play.css").read_text()
-    styled = set(re.findall(r"\.(pb-[a-z-]+)", publish.style().decode() + of_plays))
-    looks = {look for one in drawn.tree.iter() for look in one.get("class", "").split()}
-    assert looks - styled <= {"pb-wide", "pb-series-b"}  # which is as all drawings are
-
-
 def test_words_of_a_mark_a_title_or_a_name_cannot_break_out_of_it():
     evil = '"><script>alert(1)</script>'
     drawing = curves([Series(evil, [(1.0, 1.0, evil)], mark=MARKS[0])])
     assert "<script>" not in Drawn(drawing).markup
     assert Drawn(drawing).says() == [evil]
+    assert Drawn(drawing).tree.attrib["role"] == "img"
+    assert Drawn(drawing).tree.attrib["aria-labelledby"] == "figure-wide-title figure-wide-desc"
     titled = str(drawing.svg("a", "<script>", "a & b", "c"))
     assert "<script>" not in titled
     assert "a &amp; b" in titled
-
-
-# --- each value where the labels of its axis say
 
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
@@ -262,9 +196,6 @@ def test_ticks_are_round_evenly_spaced_inside_and_about_as_many_as_asked(low, si
         assert f"{gaps[0]:.0e}"[0] in "125"
 
 
-# --- words
-
-
 @pytest.mark.browser
 def test_text_is_never_wider_in_the_browser_whatever_its_fonts(open_page, tmp_path):
     (tmp_path / "page.html").write_text("<!doctype html>")
@@ -296,9 +227,6 @@ def test_the_number_of_a_microbatch_stands_in_the_middle_of_its_box(layout):
         assert any(n == said and abs(across - x) < NEAR and up == y for n, across, up in numbers)
 
 
-# --- told apart without colour
-
-
 def test_series_differ_by_dash_as_well_as_by_colour():
     series = [Series(look, [(1.0, n, ""), (2.0, n, "")], look) for n, look in enumerate(LINES)]
     drawn = Drawn(curves(series))
@@ -311,9 +239,6 @@ def test_series_differ_by_dash_as_well_as_by_colour():
     assert len({look.split()[0] for look in LINES}) == 4
 
 
-# --- ranks, layers, and what travels
-
-
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
 def test_layers_are_as_wide_as_their_bytes(layout):
     first = [BarPart("layer", "a", 300.0, ""), BarPart("shard", "b", 100.0, "")]
@@ -323,9 +248,6 @@ def test_layers_are_as_wide_as_their_bytes(layout):
     assert first == pytest.approx(3 * second, abs=NEAR)
     assert third == pytest.approx(2 * second, abs=NEAR)
     assert len(drawn.marks("rect", "shard")) == 1
-
-
-# --- runs over epochs
 
 
 def test_two_runs_of_one_name_are_both_drawn_by_their_paths(real):

@@ -17,6 +17,7 @@ from proofbook.generator.figures.play import frame, grid_views
 from proofbook.generator.figures.play.states import RULES, faults, states
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.website import publish
 from tests.conftest import ROOT
 
 REFERENCE = "reference-cpu-2c"
@@ -70,9 +71,6 @@ def written(**changes):
     )  # fmt: skip
 
 
-# --- states
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -89,9 +87,6 @@ def test_a_figure_whose_states_cannot_be_told_apart_or_read_is_refused(evidence,
     found = list(faults(written(**changes), evidence))
     assert len(found) == 1
     assert said in found[0][1]
-
-
-# --- what is drawn
 
 
 def unpacked(script):
@@ -111,6 +106,16 @@ def test_every_run_is_in_a_state_and_the_script_holds_every_state_and_the_page_t
         assert [tuple(where) for where, _ in held] == [state.at for state in found]
         assert len({drawn for _, drawn in held}) == len(held), f"{figure.id}: two states look alike"
         assert {row.state for row in picture.play.rows} == set(range(len(held)))
+
+
+def test_every_look_of_a_figure_is_in_the_style_sheets(played, folio, rendered):
+    style = publish.style().decode() + (publish.ASSETS / "play.css").read_text()
+    drawn = [frame.play(figure, folio).play.drawn for figure in played.values()]
+    drawn += re.findall(r"<svg.*?</svg>", "".join(rendered.values()), re.DOTALL)
+    classes = re.findall(r'class="([^"]*)"', " ".join(drawn))
+    looks = {look for one in classes for look in one.split()}
+    assert len(looks) > 30
+    assert looks - set(re.findall(r"\.(pb-[a-z-]+)", style)) <= {"pb-wide", "pb-series-b"}
 
 
 def test_only_collectives_of_a_ring_are_drawn_as_sent_over_one(evidence, folio):
@@ -137,9 +142,6 @@ def test_what_a_rank_sends_is_compared_and_not_the_payload_of_its_operations(pla
     ]
     dear, cheap = (sum(sent[name].values()) for name in ("FSDP", "DDP"))
     assert 1.4 < dear / cheap < 1.5  # half as much again, but for the root, which stays gathered
-
-
-# --- schedules
 
 
 @pytest.mark.parametrize("rule", RULES["schedule"])
@@ -185,9 +187,6 @@ def test_both_schedules_stand_in_one_drawing_over_the_same_time(played, folio):
         assert len(boxes) == 16  # forward and backward of eight microbatches
         ends[title] = max(float(x) + float(width) for x, width in boxes)
     assert ends["GPipe"] == ends["1F1B"]
-
-
-# --- plays
 
 
 @pytest.mark.parametrize("run", ["ddp_42", "ddp_126", "after_backward_42", "after_backward_126"])
