@@ -8,7 +8,6 @@ from torch.distributed._functional_collectives import all_gather_tensor
 from proofbook.runners.core.trace.measured import Transfer
 from tests.judged import judged
 
-pytestmark = pytest.mark.ranks
 MEMBERS = [1, 3]
 BYTES = 1000  # of each tensor
 
@@ -44,49 +43,25 @@ def grouped(rank):
     return by_operation | {"totals": totals, "largest": rank.meter.largest_collective_bytes}
 
 
-@pytest.fixture(scope="module")
-def ranks():
-    """What passed between which ranks, by operation, as each rank saw it."""
-    return [one.returned for one in judged(grouped, 4)]
+def transfer(source, destination, num_bytes, count=1):
+    return Transfer(source=source, destination=destination, count=count, bytes=num_bytes)
 
 
-@pytest.mark.parametrize(
-    ("operation", "source", "destination", "root_bytes"),
-    [
-        ("broadcast", 3, None, BYTES),
-        ("scatter", 3, None, 2 * BYTES),
-        ("gather", None, 3, 2 * BYTES),
-        ("reduce", None, 3, BYTES),
-    ],
-)
-def test_the_root_of_a_subgroup_is_named_by_its_global_rank(
-    ranks, operation, source, destination, root_bytes
-):
-    for rank, num_bytes in ((1, BYTES), (3, root_bytes)):
-        assert ranks[rank][operation] == [
-            Transfer(source=source, destination=destination, count=1, bytes=num_bytes)
-        ]
-
-
-def test_what_is_sent_names_both_global_ranks_in_any_group(ranks):
-    sent = Transfer(source=1, destination=3, count=4, bytes=4 * BYTES)
-    assert ranks[1]["send"] == [sent]
-
-
-def test_the_largest_collective_is_the_scatter_of_its_root_and_not_the_last(ranks):
-    assert [one["largest"] for one in ranks] == [BYTES, BYTES, BYTES, 2 * BYTES]
-
-
-def test_an_operation_adds_up_the_calls_of_all_its_ends(ranks):
+@pytest.mark.ranks
+def test_operations_in_a_subgroup_name_the_global_ranks_that_they_connect():
+    """The source of what is received from any rank stays unknown."""
+    ranks = [one.returned for one in judged(grouped, 4)]
+    for rank, whole in ((1, BYTES), (3, 2 * BYTES)):
+        assert ranks[rank]["broadcast"] == [transfer(3, None, BYTES)]
+        assert ranks[rank]["scatter"] == [transfer(3, None, whole)]
+        assert ranks[rank]["gather"] == [transfer(None, 3, whole)]
+        assert ranks[rank]["reduce"] == [transfer(None, 3, BYTES)]
+    assert ranks[1]["send"] == [transfer(1, 3, 4 * BYTES, count=4)]
+    assert ranks[3]["recv"] == [transfer(None, 3, BYTES), transfer(1, 3, 3 * BYTES, count=3)]
     assert ranks[3]["totals"]["recv"] == (4, 4 * BYTES)
     assert ranks[0]["totals"] == {"all_reduce": (1, BYTES)}
-
-
-def test_the_source_of_what_is_received_from_any_rank_stays_unknown(ranks):
-    assert ranks[3]["recv"] == [
-        Transfer(source=None, destination=3, count=1, bytes=BYTES),
-        Transfer(source=1, destination=3, count=3, bytes=3 * BYTES),
-    ]
+    # The largest collective is the scatter of its root, and not the last.
+    assert [one["largest"] for one in ranks] == [BYTES, BYTES, BYTES, 2 * BYTES]
 
 
 def gathered(rank):
@@ -102,6 +77,7 @@ def gathered(rank):
     return found, rank.meter.collective_list()[0].bytes - found["all_gather"]
 
 
+@pytest.mark.ranks
 def test_bytes_are_the_larger_side_of_a_call_and_what_goes_into_a_functional_one():
     whole = 3 * BYTES
     expected = {"all_gather": 2 * whole, "reduce_scatter": whole}, BYTES

@@ -1,6 +1,7 @@
-"""Two machines' traces side by side: what must be equal, what has a spread, what cannot be told."""
+"""Values measured again, and machines side by side: what is the same, and what cannot be told."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -9,10 +10,22 @@ import pytest
 from proofbook.runners.__main__ import main
 from proofbook.runners.commands.compare import compare
 from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace.fields import quantity, steps_of
 from proofbook.runners.core.trace.measured import SampledSeconds
-from proofbook.runners.core.trace.records import NEEDS_FULL
+from proofbook.runners.core.trace.records import Run
+from proofbook.runners.core.trace.spread import field_of, leaves, spread_of
 from proofbook.runners.traces.files import read, trace_paths
+from proofbook.runners.traces.tolerance import (
+    FLOAT_SHARE,
+    KERNEL_SHARE,
+    LEAST_SHARE,
+    MARGIN,
+    MOST_SPREAD,
+    TIME_FACTOR,
+    compare_field,
+)  # fmt: skip
 from tests.recorded import as_recorded, write
+from tests.sampled import REFERENCE, ROOT
 
 FROZEN = Path(__file__).parents[1] / "book" / "content" / "traces" / "reference-frozen"
 
@@ -123,20 +136,6 @@ def test_what_was_not_measured_or_with_other_settings_or_code_is_left_out_and_sa
     assert "tiny_training: measured by other code" in _compared(other).left_out
 
 
-def test_runs_left_to_full_are_one_line_and_those_that_a_machine_cannot_do_one_each(other):
-    def skipped(reason):
-        return lambda run: run.update(status="skipped", reason=reason)
-
-    for name in "averaged", "single":
-        _change(other, "tiny_training", name, skipped(NEEDS_FULL.format("tiny_training")))
-    _change(other, "tiny_memory", "whole", skipped("no memory limit"))
-    lines = [line.strip() for line in _compared(other).lines()]
-    assert [line for line in lines if line.endswith("on the second")] == [
-        "tiny_memory.whole: skipped on the second",
-        "tiny_training: heavier runs left out on the second",
-    ]
-
-
 def test_the_command_lists_what_differs_and_ends_with_one_where_anything_does(
     other, monkeypatch, capsys
 ):
@@ -150,3 +149,127 @@ def test_the_command_lists_what_differs_and_ends_with_one_where_anything_does(
 
     assert "tiny_memory.whole.ranks[].memory.peak_bytes: " in capsys.readouterr().out
     assert main(["compare", "first", "nowhere"]) == 2
+
+
+TRACE = ROOT / "tests/book/content/traces/reference-frozen/tiny_training.json"
+LOSS, WALL = ["epochs", 0, "loss"], ["timing", "wall_seconds"]
+SHARE = ["ranks", 0, "measures", "idle_share"]
+LOSSES = ["step_losses"]
+DIGEST = ["ranks", 0, "parameter_digest"]
+MEASURES = {
+    "idle_share": {"unit": "share", "repeats": "clock"},
+    "sent_bytes": {"unit": "bytes", "repeats": "kernel"},
+}
+KERNEL = ["ranks", 0, "measures", "sent_bytes"]  # frames of an interface
+
+
+@pytest.fixture(scope="module")
+def run():
+    return read(TRACE).runs["averaged"]
+
+
+def changed(run, path, value):
+    """The run with another value at a path."""
+    dumped = run.model_dump(mode="json")
+    holder = dumped
+    *most, last = path
+    for key in most:
+        holder = holder[key]
+    holder[last] = value
+    dumped["quantities"] = MEASURES
+    return Run.model_validate(dumped)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (["ranks", 0, "num_samples"], 8, 9, True, False),
+        (DIGEST, "a" * 12, "b" * 12, True, False),
+        (DIGEST, "a" * 12, "b" * 12, False, None),
+        (LOSS, 1.0, 1 + FLOAT_SHARE / 2, True, False),
+        (LOSS, 1.0, 1 + FLOAT_SHARE / 2, False, True),
+        (LOSS, 1.0, 1 + 3 * FLOAT_SHARE, False, False),
+        (LOSS, 1.1e-7, 3.2e-7, False, True),  # what rounding left of zero
+        (LOSS, 1.0, 1 + LEAST_SHARE / 2, False, True, {}),
+        (LOSS, 1.0, 1 + FLOAT_SHARE / 2, False, False, {}),
+        (LOSS, 1.0, 1 + 0.9 * MARGIN * 0.002, False, True, {"epochs.loss": 0.002}),
+        (LOSS, 1.0, 1 + 1.1 * MARGIN * 0.002, False, False, {"epochs.loss": 0.002}),
+        (LOSS, 1.0, 1.9, False, None, {"epochs.loss": 2 * MOST_SPREAD}),
+        (LOSS, 1.0, 1 + 1e-9, True, False, {"epochs.loss": 2 * MOST_SPREAD}),
+        (LOSS, 1.0, 1 + FLOAT_SHARE, False, False, {"validation.loss": 2 * MOST_SPREAD}),
+        (["epochs", 0, "accuracy"], 0.996, 0.997, False, True, {}),  # by a sample
+        (KERNEL, 10**6, int(10**6 * (1 + KERNEL_SHARE / 2)), True, True),
+        (KERNEL, 10**6, int(10**6 * (1 + 2 * KERNEL_SHARE)), True, False),
+        (WALL, 1.0, TIME_FACTOR * 0.99, True, True),
+        (WALL, 1.0, TIME_FACTOR * 1.01, True, False),
+        (SHARE, 16.0, 18.0, True, True),  # worked out from times
+        (LOSSES, [1.0, 2.0], [1.0, 2 + FLOAT_SHARE], False, True),
+        (LOSSES, [1.0, 2.0], [1.0, 2 + 6 * FLOAT_SHARE], False, False),
+        (LOSSES, [1.0, 2.0], [1.0], False, False),
+    ],
+)
+def test_a_value_is_the_same_by_the_rule_and_the_spread_of_its_field(run, row):
+    path, page, here, is_like, is_same, *spread = row
+    one = changed(run, path, page).model_copy(update={"spread": spread[0] if spread else None})
+    assert compare_field(path, one, changed(run, path, here), is_like=is_like).is_same is is_same
+
+
+def test_a_digest_of_floats_tells_every_bit_under_any_name_and_one_of_a_text_does_not():
+    paths = {
+        field_of(run, steps)
+        for path in trace_paths(REFERENCE)
+        for run in read(path).runs.values()
+        for steps, value in leaves(run).items()
+        if isinstance(value, str) and re.fullmatch("[0-9a-f]{12,}", value)
+        if quantity(steps, run.quantities).repeats != "bits"
+    }
+    assert paths == {"ranks.measures.text_digest"}
+
+
+def test_a_spread_is_the_largest_difference_of_a_field_above_rounding(run):
+    near = changed(run, LOSS, run.epochs[0].loss * 1.002)
+    far = changed(run, LOSS, run.epochs[0].loss * 1.004)
+    digest = changed(run, DIGEST, "b" * 12)
+    assert spread_of(run, [near, far, digest]) == {"epochs.loss": pytest.approx(0.004, rel=0.01)}
+    assert spread_of(run, [changed(run, LOSS, run.epochs[0].loss + 1e-7), run]) == {}
+    assert spread_of(run, [changed(run, ["ranks", 0, "num_samples"], 9)]).keys() == {
+        "ranks.num_samples"
+    }
+
+
+def test_the_field_of_a_path_is_the_same_by_name_and_by_place(run):
+    named = ["ranks", "0", "collectives", "all_reduce", "bytes"]
+    assert field_of(run, named) == field_of(run, ["ranks", 0, "collectives", 0, "bytes"])
+    assert field_of(run, named) == "ranks.collectives.bytes"
+
+
+def test_of_records_only_how_many_there_are_is_compared(run):
+    later = changed(run, ["ranks", 0, "num_samples"], 9)
+    assert compare_field(["ranks"], run, later, is_like=True).is_same
+    fewer = run.model_copy(update={"ranks": run.ranks[1:]})
+    assert not compare_field(["ranks"], run, fewer, is_like=True).is_same
+
+
+@pytest.mark.parametrize(
+    ("here", "is_same"),
+    [
+        ([0.9, 1.1, 1.2, 1.4, 1.9], True),
+        ([5.0, 5.1, 5.2, 5.3, 5.4], False),
+        ([1.9, 1.9], True),
+        ([1.3] * 5, True),
+        ([0.9] * 5, True),
+    ],
+)
+@pytest.mark.parametrize("field", ["median_seconds", "samples"])
+def test_times_with_samples_are_the_same_where_quartile_ranges_overlap(run, here, is_same, field):
+    def timed(seconds):
+        step = SampledSeconds.of(seconds).model_dump(mode="json")
+        return changed(run, ["timing", "step"], step)
+
+    path, there = ["timing", "step", field], timed([0.5, 0.9, 1.0, 1.3, 1.5])
+    assert compare_field(path, there, timed(here), is_like=True).is_same is is_same
+
+
+@pytest.mark.parametrize("quoted", ["a.b.c['all reduce'][-1].d", 'a.b.c["all reduce"][-1].d'])
+def test_a_path_is_read_with_either_kind_of_quotes(quoted):
+    assert steps_of(quoted) == ["a", "b", "c", "all reduce", -1, "d"]

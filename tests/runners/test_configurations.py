@@ -25,8 +25,7 @@ from proofbook.runners.planner.simulated.one_rank import simulate_rank
 from proofbook.runners.planner.simulated.own_model import loss_of
 from proofbook.runners.planner.simulated.public_model import batch, built
 from proofbook.runners.planner.simulated.transformer import RankPlan, RankTransformer
-from tests.runners.questions import asked
-from tests.runners.tracked import tracked_peak
+from tests.runners.questions import asked, tracked_peak
 
 PATH = Path(__file__).with_name("configurations.yml")
 TABLE = yaml.safe_load(PATH.read_text(encoding="utf-8"))

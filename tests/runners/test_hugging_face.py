@@ -15,7 +15,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tests.judged import judged
 from tests.processes import ROOT
 
-pytestmark = pytest.mark.ranks
 LINES = ROOT / "content/code/hugging_face.py"
 TIED = ["2.weight"]
 
@@ -41,6 +40,7 @@ def reshaped(_, folder: Path) -> dict[str, torch.Tensor]:
     return loaded
 
 
+@pytest.mark.ranks
 def test_a_checkpoint_of_hugging_face_is_loaded_into_shards_and_written_again(tmp_path):
     given = dict(built(seed=0).named_parameters())
     (tmp_path / "given").mkdir()

@@ -27,7 +27,6 @@ from tests.runners.experiments.known import (
     samples,
 )
 
-pytestmark = pytest.mark.ranks
 MODEL_BYTES = 4 * (13 * 7 + 7)
 
 

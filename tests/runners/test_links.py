@@ -9,7 +9,6 @@ import pytest
 
 from proofbook.runners.core.declared.experiment import find
 from proofbook.runners.core.measuring import measure
-from proofbook.runners.core.meters.link import sent_payload_bytes
 from proofbook.runners.core.system import links, processes
 
 REFUSAL = "RTNETLINK answers: Operation not permitted"
@@ -31,7 +30,6 @@ def measures(run, rank):
 
 
 @can_link
-@pytest.mark.ranks
 def test_each_rank_lives_in_a_network_of_its_own(run):
     ranks = run("linked", "free").ranks
     spaces = {str(r.measures["namespace"]) for r in ranks}
@@ -40,7 +38,6 @@ def test_each_rank_lives_in_a_network_of_its_own(run):
 
 
 @can_link
-@pytest.mark.ranks
 def test_counters_without_headers_are_what_two_ranks_send_in_an_all_reduce(run):
     for rank in (0, 1):
         counted = measures(run("linked", "slow"), rank)
@@ -51,7 +48,6 @@ def test_counters_without_headers_are_what_two_ranks_send_in_an_all_reduce(run):
 
 
 @can_link
-@pytest.mark.ranks
 def test_a_shaped_link_lets_no_more_through_than_its_rate(run):
     slow = run("linked", "slow")
     (seconds,) = slow.timing.measures["all_reduce"].samples
@@ -87,15 +83,3 @@ def test_a_namespace_s_owner_is_a_process_with_its_id_and_its_start():
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert not processes.lives(process.pid, start)
-
-
-def test_counts_are_read_from_the_kernel_s_table(tmp_path):
-    table = tmp_path / "dev"
-    table.write_text(
-        "Inter-|   Receive                                                |  Transmit\n"
-        " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs\n"
-        "    lo:       1       2    0    0    0     0          0         0        3       4    0\n"
-        " link0:    1000      10    0    0    0     0          0         0     2066      20    0\n"
-    )
-    assert sent_payload_bytes(table) == 2066 - 20 * 66
-    assert sent_payload_bytes(tmp_path / "nowhere") is None

@@ -1,10 +1,191 @@
-"""Who waits for whom in a timeline, against hand-made events."""
+"""What meters make of storages, the kernel and events, and when a disagreement fails a run.
+
+`make pythons` runs this file on the oldest and the newest Python that it finds."""
+
+import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+import torch
 
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.core.measuring import measure
 from proofbook.runners.core.meters.activity import _merged
+from proofbook.runners.core.meters.kernel import (
+    Growth,
+    KernelPeak,
+    MeterDisagreesError,
+    disagreement,
+)
+from proofbook.runners.core.meters.memory import MemoryMeter
 from proofbook.runners.core.meters.spans import split_waiting
+from proofbook.runners.core.ranks import confirm
+from proofbook.runners.core.trace.measured import Memory, MemoryClasses
 from proofbook.runners.core.trace.outcome import Event
+from proofbook.runners.core.trace.records import Failure
+from proofbook.runners.session.progress import Progress
+from tests.runners.experiments import hidden
+
+MIB = 1 << 20
+NO_BYTES = dict.fromkeys(
+    [f"{c}_bytes" for c in ("gradients", "optimizer", "activations", "buckets", "buffers")], 0
+)
+
+
+def memory(peak, buckets=0):
+    classes = {"parameters_bytes": peak - buckets, **NO_BYTES, "buckets_bytes": buckets}
+    return Memory(
+        peak_bytes=peak, peak_phase="backward", at_peak=classes, largest=classes,
+        phases={"backward": peak}, kernel_peak_bytes=None,
+    )  # fmt: skip
+
+
+def growth(peak, *, file=0, free=0, reused=0):
+    return Growth(peak, "forward", file, free, reused)
+
+
+@pytest.mark.parametrize(
+    ("metered", "seen"),
+    [
+        (memory(10 * MIB), growth(10 * MIB)),
+        (memory(10 * MIB), growth(40 * MIB, file=30 * MIB)),
+        (memory(10 * MIB), growth(18 * MIB, free=8 * MIB)),
+        (memory(10 * MIB), growth(7 * MIB, reused=3 * MIB)),
+        (memory(10 * MIB, buckets=4 * MIB), growth(6 * MIB)),
+    ],
+    ids=["alike", "code", "free-heap", "reused-heap", "buckets-not-yet-touched"],
+)
+def test_what_was_measured_beside_tensors_is_no_disagreement(metered, seen):
+    assert disagreement(metered, seen, 10) is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "unexplained"),
+    [
+        (growth(14 * MIB), 4 * MIB),
+        (growth(44 * MIB, file=30 * MIB), 4 * MIB),
+        (growth(7 * MIB, file=30 * MIB, free=8 * MIB), 3 * MIB),
+    ],
+    ids=["missed", "missed-behind-code", "invented"],
+)
+def test_a_disagreement_names_both_peaks_their_phases_and_what_is_left(seen, unexplained):
+    said = disagreement(memory(10 * MIB), seen, 10)
+    assert said.startswith(f"meter {10 * MIB} bytes in backward, kernel {seen.peak_bytes} in forw")
+    assert said.endswith(f"unexplained: {unexplained}")
+    assert len(said.splitlines()) == 1
+    assert len(said) < 290  # a failure keeps that much of a message
+
+
+def test_the_peak_of_the_kernel_is_what_was_held_at_once_and_not_what_is_left():
+    peak = KernelPeak()
+    held = bytearray(b"1") * (64 * MIB)
+    del held
+    assert peak.bytes() >= 63 * MIB  # a thread counts some pages later
+
+
+@pytest.mark.parametrize("name", ["honest", "loads"])
+def test_memory_that_a_process_takes_once_is_no_disagreement(run, name):
+    measured = run("hidden", name)
+    assert measured.status == "completed", measured.error
+    if name == "loads":  # the kernel did count it
+        assert measured.ranks[0].memory.kernel_peak_bytes > hidden.ONCE_BYTES
+
+
+@pytest.mark.parametrize("name", ["maps", "arrays", "blinded"])
+def test_memory_that_the_meter_misses_fails_the_run(run, name):
+    failed = run("hidden", name)
+    assert failed.status == "failed"
+    assert failed.error.rank == failed.world_size - 1
+    assert failed.error.message.startswith("MeterDisagreesError: meter ")
+    left = int(re.search(r"unexplained: (\d+), in 4 calls", failed.error.message).group(1))
+    assert left == pytest.approx(hidden.MODEL_BYTES, rel=0.4)
+
+
+def test_a_disagreement_that_another_forkserver_does_not_show_fails_no_run(
+    launcher, monkeypatch, capsys
+):
+    ran = launcher.run_pass
+    failure = Failure(kind="exception", message="MeterDisagreesError: 1", rank=0, phase="build")
+    monkeypatch.setattr(launcher, "run_pass", lambda *a: replace(ran(*a), root_cause=failure))
+    run = measure.measure_run(launcher, find("hidden"), "honest", Progress())
+    assert run.status == "completed", run.error
+    assert run.ranks[0].memory.kernel_peak_bytes
+    assert "honest once more: MeterDisagreesError: 1" in capsys.readouterr().err
+
+
+def rank_with(fault: str | None) -> SimpleNamespace:
+    return SimpleNamespace(
+        is_metered=True,
+        has_lost_peers=False,
+        memory_fault=fault,
+        largest_collective_bytes=0,
+        world_size=2,
+    )
+
+
+def calls_of(monkeypatch: pytest.MonkeyPatch, again: list[str | None], maxima: list[int]) -> list:
+    """The calls that follow: this rank's faults in them, and the maxima over both ranks."""
+    calls = []
+
+    def call_again(rank, strategy, scratch_bytes):
+        calls.append(strategy)
+        return rank_with(again[len(calls) - 1])
+
+    known = iter(maxima)
+    monkeypatch.setattr(confirm, "_call_again", call_again)
+    monkeypatch.setattr(confirm, "_max_over_ranks", lambda rank, *values: [next(known), 0])
+    return calls
+
+
+def test_a_rank_without_a_fault_calls_again_beside_the_peer_that_has_one(monkeypatch):
+    calls = calls_of(monkeypatch, [None, None], maxima=[1, 1, 0])
+    confirm.confirm_memory(rank_with(None), "train")
+    assert calls == ["train", "train"]
+
+
+def test_a_fault_of_every_call_fails_the_run_and_one_that_passes_does_not(monkeypatch):
+    calls = calls_of(monkeypatch, ["fault"] * 3, maxima=[1, 1, 1, 1])
+    with pytest.raises(MeterDisagreesError, match="in 4 calls"):
+        confirm.confirm_memory(rank_with("fault"), "train")
+    assert len(calls) == confirm.MOST_FURTHER_CALLS
+    calls = calls_of(monkeypatch, [None], maxima=[1, 0])
+    confirm.confirm_memory(rank_with("fault"), "train")
+    assert len(calls) == 1
+
+
+def test_a_replay_keeps_the_largest_of_each_class_and_phase_and_not_the_last():
+    with MemoryMeter() as meter:
+        meter.enter("forward")
+        weights, inside, more = torch.ones(1000), torch.ones(300), torch.ones(200)
+        meter.name([weights], "parameters")
+        meter.name([weights.view(10, 100)], "activations")  # a view is the same storage
+        del inside, more
+        meter.enter("backward")
+        first = torch.ones(250)
+        meter.name([first], "gradients")
+        del first
+        second = torch.ones(100)
+        meter.name([second], "gradients")
+    memory = meter.memory(None)
+    zero = dict.fromkeys(MemoryClasses.model_fields, 0)
+    assert memory.phases == {"forward": 6000, "backward": 5000}
+    assert (memory.peak_bytes, memory.peak_phase) == (6000, "forward")
+    at_peak = zero | {"parameters_bytes": 4000, "activations_bytes": 2000}
+    assert memory.at_peak == MemoryClasses(**at_peak)
+    assert memory.largest == MemoryClasses(**at_peak | {"gradients_bytes": 1000})
+    assert meter.num_storages == 3
+
+
+def test_a_storage_that_grows_counts_what_it_grew_by():
+    with MemoryMeter() as meter:
+        held = torch.ones(10)
+        held.untyped_storage().resize_(400)
+        held.untyped_storage().resize_(0)
+        other = torch.ones(20)
+    assert meter.memory(None).peak_bytes == 400
+    assert other.nbytes == 80
+
 
 MS = 1_000_000
 
