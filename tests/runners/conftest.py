@@ -50,7 +50,6 @@ def launcher(_launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Launcher:
 
 @pytest.fixture(scope="session")
 def _runs() -> dict[tuple[str, str], Run]:
-    """What the session has measured."""
     return {}
 
 

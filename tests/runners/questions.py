@@ -29,7 +29,6 @@ GPT = LLAMA.model_copy(
 
 
 def changed(shape, **change):
-    """The same model with other sizes."""
     return Architecture(**{**shape.model_dump(), **change})
 
 

@@ -206,7 +206,6 @@ def model(monkeypatch):
 
 
 def floats(num_bytes):
-    """A tensor of so many bytes that are never touched."""
     return torch.empty(num_bytes // 4)
 
 

@@ -37,7 +37,6 @@ def blocks_of(segment):
 
 
 def test_streams_do_not_share_blocks():
-    """The search key holds the stream."""
     allocator = CachingAllocator()
     allocator.free(allocator.allocate(16 * MIB, stream=1))
     allocator.allocate(16 * MIB, stream=2)

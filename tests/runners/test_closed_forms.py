@@ -68,7 +68,6 @@ def closed_form_of(question):
 
 
 def compare(question, found):
-    """What a rank computes and sends, and its process groups."""
     formed = closed_form_of(question)
     assert formed.flops == pytest.approx(found.flops, rel=0.01)
     assert formed.num_parameters == pytest.approx(found.num_parameters, rel=SENT)
@@ -111,17 +110,13 @@ def test_closed_forms_are_near_the_rows_of_committed_grids(preset):
     assert median(map(abs, offs)) < 0.06
 
 
-N, FLOPS = 10**9, 1e15  # parameters; operations of a device in a second
+FLOPS = 1e15  # operations of a device in a second
 
 
 def rank(calls, flops=0):
     classes = MemoryClasses.model_validate(dict.fromkeys(MemoryClasses.model_fields, 0))
     zeros = {n: 0 for n in GridRank.model_fields if n not in ("peak_phase", "at_peak", "calls")}
     return GridRank(**{**zeros, "flops": flops}, peak_phase=None, at_peak=classes, calls=calls)
-
-
-def call(operation, num_bytes, axis, num_ranks):
-    return AxisCalls(operation=operation, axis=axis, num_ranks=num_ranks, count=1, bytes=num_bytes)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +130,8 @@ def call(operation, num_bytes, axis, num_ranks):
         ("hsdp.2.8", (2, 8),
          [("all_gather", 8000, "shards", 8), ("all_reduce", 1000, "replicas", 2)],
          8000 * 7 / 8, 2 * 1000 / 2 * 8),
+        # A ring over nodes.
+        ("ddp", (2, 8), [("all_reduce", 1600, "data", 16)], 2 * 1600 * 7 / 8, 2 * 1600 / 2),
         ("1f1b", (1, 2), [("send", 1000, "pipeline", 2)], 1000, 0),
         ("1f1b", (2, 1), [("send", 1000, "pipeline", 2)], 0, 1000),
         # Each of eight ranks sends its own tokens to the experts of eight others.
@@ -145,10 +142,14 @@ def call(operation, num_bytes, axis, num_ranks):
 def test_each_tier_of_links_carries_what_ranks_on_it_send(strategy, mesh, calls, within, between):
     """And no step is shorter than the longest of its parts."""
     cluster = Cluster(*mesh, FLOPS, within=1e9, between=1e6)
-    ranks = [rank([call(*one) for one in calls], 10**9)]
-    law = bounds(ranks, strategy_of(strategy, cluster.num_devices), cluster)
+    sent = [
+        AxisCalls(operation=operation, axis=axis, num_ranks=num, count=1, bytes=size)
+        for operation, size, axis, num in calls
+    ]
+    law = bounds([rank(sent, 10**9)], strategy_of(strategy, cluster.num_devices), cluster)
     assert law.within == pytest.approx(within / 1e9)
     assert law.between == pytest.approx(between / 1e6)
+    assert law.computing == 10**9 / FLOPS
     assert law.at_least == max(law.computing, law.within, law.between)
     assert law.at_most == pytest.approx(law.computing + law.within + law.between)
 

@@ -61,79 +61,59 @@ def _slower(factor, num_samples=None):
     return change
 
 
-def test_times_differ_only_where_their_quartile_ranges_lie_apart(other):
-    _change(other, "tiny_training", "averaged", _slower(10))
-    _change(other, "tiny_training", "single", _slower(1.0001))
-    found = _compared(other)
-    (line,) = found.times
-    assert line.startswith("tiny_training.averaged, step: ")
-    assert found.num_equal == _compared(FROZEN).num_equal - 1
-    assert found.unequal == []
-    _change(other, "tiny_training", "averaged", _slower(1, num_samples=4))  # too few to compare
-    assert _compared(other).times == []
-
-
 def _twice_as_large(run):
     run["ranks"][0]["memory"]["peak_bytes"] *= 2
 
 
-def test_bytes_and_losses_that_differ_are_listed_with_both_values(other):
-    def worse(run):
-        for epoch in run["epochs"]:
-            epoch["loss"] *= 1.25
-
-    _change(other, "tiny_memory", "whole", _twice_as_large)
-    _change(other, "tiny_training", "averaged", worse)
-    head, *lines = _compared(other).lines()
-    assert head == "should be equal, and is not:"
-    peak = next(line for line in lines if "tiny_memory.whole.ranks[].memory.peak_bytes: " in line)
-    assert peak.count("bytes |") == 1
-    loss = next(line for line in lines if "tiny_training.averaged.epochs[].loss: " in line)
-    assert loss.endswith(" more")
+def _worse(run):
+    for epoch in run["epochs"]:
+        epoch["loss"] *= 1.25
 
 
-def test_what_rounding_decides_is_named_and_not_compared(other):
-    def rounded(run):
-        run["spread"] = {"epochs.loss": 0.02}
-        run["epochs"][0]["loss"] *= 2
-        run["ranks"][0]["parameter_digest"] = "0" * 12
+def _rounded(run):
+    run["spread"] = {"epochs.loss": 0.02}
+    run["epochs"][0]["loss"] *= 2
+    run["ranks"][0]["parameter_digest"] = "0" * 12
 
-    _change(other, "tiny_training", "averaged", rounded)
+
+WHOLE, AVERAGED = "tiny_memory.whole", "tiny_training.averaged"
+
+
+@pytest.mark.parametrize(
+    ("run", "change", "kind", "said"),
+    [
+        (AVERAGED, _slower(10), "times", [f"{AVERAGED}, step: "]),
+        ("tiny_training.single", _slower(1.0001), "times", []),  # quartile ranges overlap
+        (AVERAGED, _slower(1, num_samples=4), "times", []),  # too few to compare
+        (WHOLE, _twice_as_large, "unequal", [f"{WHOLE}.ranks[].memory.peak_bytes: "]),
+        (AVERAGED, _worse, "unequal", [f"{AVERAGED}.epochs[].loss: "]),
+        (AVERAGED, _rounded, "rounded", ["digests: ", f"{AVERAGED}.epochs.loss: "]),
+        (f"{WHOLE}_budget", lambda run: run.update(status="completed", step_losses=[1.0]),
+         "outcomes", [f"{WHOLE}_budget: out_of_memory | completed"]),  # and not its fields
+        (AVERAGED, lambda run: run["settings"].update(batch_size=999),
+         "left_out", [f"{AVERAGED}: has other settings there"]),
+    ],
+)  # fmt: skip
+def test_what_a_run_has_otherwise_is_told_by_its_kind(run, change, kind, said, other):
+    _change(other, *run.split("."), change)
     found = _compared(other)
-    assert found.is_none
-    assert {line.partition(": ")[0] for line in found.rounded} == {
-        "digests", "tiny_training.averaged.epochs.loss"
-    }  # fmt: skip
+    for name in ("times", "unequal", "rounded", "outcomes", "left_out"):
+        lines = getattr(found, name)
+        assert bool(lines) == (name == kind and bool(said)), (name, lines)
+    assert all(any(line.startswith(start) for line in getattr(found, kind)) for start in said)
+    assert found.is_none == (kind not in ("unequal", "outcomes") and not found.times)
 
 
-def test_a_run_that_ended_otherwise_is_told_and_its_fields_are_not(other):
-    def survived(run):
-        run["status"] = "completed"
-        run["step_losses"] = [1.0]
-
-    _change(other, "tiny_memory", "whole_budget", survived)
-    found = _compared(other)
-    assert found.outcomes == ["tiny_memory.whole_budget: out_of_memory | completed"]
-    assert found.unequal == []
-
-
-def test_what_was_not_measured_or_with_other_settings_or_code_is_left_out_and_said(other):
+def test_what_was_not_measured_or_by_other_code_is_left_out_and_said(other):
     (other / "tiny_memory.json").unlink()
-
-    def wider(run):
-        run["settings"]["batch_size"] = 999
-
-    _change(other, "tiny_training", "averaged", wider)
-    found = _compared(other)
-    assert found.left_out == [
-        "tiny_memory: not measured on the second",
-        "tiny_training.averaged: has other settings there",
-    ]
     path = other / "tiny_training.json"
     document = json.loads(path.read_text())
     document["code"]["digest"] = "another"
     write(path, document)
-    assert "tiny_training: measured by other code" in _compared(other).left_out
+    assert _compared(other).left_out == [
+        "tiny_memory: not measured on the second",
+        "tiny_training: measured by other code",
+    ]
 
 
 def test_the_command_lists_what_differs_and_ends_with_one_where_anything_does(
@@ -169,7 +149,6 @@ def run():
 
 
 def changed(run, path, value):
-    """The run with another value at a path."""
     dumped = run.model_dump(mode="json")
     holder = dumped
     *most, last = path

@@ -43,7 +43,6 @@ class Desk:
         self.has(**DESK)
 
     def has(self, **facts):
-        """Change what the machine tells of itself."""
         for name, fact in facts.items():
             self._patch.setattr(machine, name, lambda fact=fact: fact)
 
@@ -92,15 +91,11 @@ def test_ids_that_cannot_be_read_are_an_error_and_are_not_replaced(desk):
 
 def test_where_traces_are_kept_elsewhere_the_reference_is_that_of_the_code(desk):
     assert machine.folder_of(None).parent == ROOT / "content" / "traces"
-    own = desk.traces / "reference-desk"
-    own.mkdir(parents=True)
-    assert machine.folder_of(None) == own
-
-
-def test_in_an_empty_folder_the_first_to_measure_makes_the_place_of_its_traces(desk, monkeypatch):
-    monkeypatch.setattr(machine, "TRACES", desk.traces / "content" / "traces")
-    with alone():
+    with alone():  # the first to measure makes the place
         assert machine.TRACES.is_dir()
+    own = desk.traces / "reference-desk"
+    own.mkdir()
+    assert machine.folder_of(None) == own
 
 
 CARD = "1x-h200-af8bca"  # the committed machine with a GPU
@@ -137,26 +132,26 @@ def test_what_several_accelerators_tell_comes_first_then_what_one_tells(
     assert [runs.experiment.name for runs in ordered] == order
 
 
-def _in_time(monkeypatch, minutes, *experiments):
-    """The experiments that begin, each given as seconds expected and taken."""
+@pytest.mark.parametrize(
+    ("experiments", "begun"),  # each with the seconds that it was expected to take, and took
+    [
+        ([(30, 30), (40, 40), (20, 20)], [(30, 30), (20, 20)]),
+        ([(10, 30), (11, 11), (9, 9)], [(10, 30), (9, 9)]),  # it is expected to go on so
+        ([(10, 1), (59, 59), (60, 60)], [(10, 1), (59, 59)]),
+    ],
+)
+def test_an_experiment_that_should_end_too_late_does_not_begin_and_a_shorter_one_does(
+    experiments, begun, monkeypatch
+):
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: clock.now))
     monkeypatch.setattr(command, "in_order", lambda waiting, *_: waiting)
     monkeypatch.setattr(command, "expected_seconds", lambda runs, _: runs[0])
-    begun = []
-    for expected, taken in command.in_time(60 * minutes)([*experiments], None):
-        begun.append((expected, taken))
-        clock.now += taken
-    return begun
-
-
-def test_an_experiment_that_should_end_too_late_does_not_begin_and_a_shorter_one_does(monkeypatch):
-    assert _in_time(monkeypatch, 1, (30, 30), (40, 40), (20, 20)) == [(30, 30), (20, 20)]
-
-
-def test_a_machine_that_takes_longer_than_expected_is_expected_to_go_on_so(monkeypatch):
-    assert _in_time(monkeypatch, 1, (10, 30), (11, 11), (9, 9)) == [(10, 30), (9, 9)]
-    assert _in_time(monkeypatch, 1, (10, 1), (59, 59), (60, 60)) == [(10, 1), (59, 59)]
+    found = []
+    for one in command.in_time(60)(experiments, None):
+        found.append(one)
+        clock.now += one[1]
+    assert found == begun
 
 
 def test_what_is_left_out_stays_pending_and_is_named(folder, capsys):

@@ -3,6 +3,7 @@
 `make pythons` runs this file on the oldest and the newest Python that it finds."""
 
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -46,31 +47,25 @@ def growth(peak, *, file=0, free=0, reused=0):
 
 
 @pytest.mark.parametrize(
-    ("metered", "seen"),
+    ("seen", "buckets", "unexplained"),
     [
-        (memory(10 * MIB), growth(10 * MIB)),
-        (memory(10 * MIB), growth(40 * MIB, file=30 * MIB)),
-        (memory(10 * MIB), growth(18 * MIB, free=8 * MIB)),
-        (memory(10 * MIB), growth(7 * MIB, reused=3 * MIB)),
-        (memory(10 * MIB, buckets=4 * MIB), growth(6 * MIB)),
+        (growth(10 * MIB), 0, 0),
+        (growth(40 * MIB, file=30 * MIB), 0, 0),  # code
+        (growth(18 * MIB, free=8 * MIB), 0, 0),  # a free heap
+        (growth(7 * MIB, reused=3 * MIB), 0, 0),
+        (growth(6 * MIB), 4 * MIB, 0),  # not yet touched
+        (growth(14 * MIB), 0, 4 * MIB),
+        (growth(44 * MIB, file=30 * MIB), 0, 4 * MIB),
+        (growth(7 * MIB, file=30 * MIB, free=8 * MIB), 0, 3 * MIB),
     ],
-    ids=["alike", "code", "free-heap", "reused-heap", "buckets-not-yet-touched"],
 )
-def test_what_was_measured_beside_tensors_is_no_disagreement(metered, seen):
-    assert disagreement(metered, seen, 10) is None
-
-
-@pytest.mark.parametrize(
-    ("seen", "unexplained"),
-    [
-        (growth(14 * MIB), 4 * MIB),
-        (growth(44 * MIB, file=30 * MIB), 4 * MIB),
-        (growth(7 * MIB, file=30 * MIB, free=8 * MIB), 3 * MIB),
-    ],
-    ids=["missed", "missed-behind-code", "invented"],
-)
-def test_a_disagreement_names_both_peaks_their_phases_and_what_is_left(seen, unexplained):
-    said = disagreement(memory(10 * MIB), seen, 10)
+def test_what_nothing_beside_tensors_explains_is_a_disagreement_in_one_line(
+    seen, buckets, unexplained
+):
+    said = disagreement(memory(10 * MIB, buckets), seen, 10)
+    if not unexplained:
+        assert said is None
+        return
     assert said.startswith(f"meter {10 * MIB} bytes in backward, kernel {seen.peak_bytes} in forw")
     assert said.endswith(f"unexplained: {unexplained}")
     assert len(said.splitlines()) == 1
@@ -84,12 +79,10 @@ def test_the_peak_of_the_kernel_is_what_was_held_at_once_and_not_what_is_left():
     assert peak.bytes() >= 63 * MIB  # a thread counts some pages later
 
 
-@pytest.mark.parametrize("name", ["honest", "loads"])
-def test_memory_that_a_process_takes_once_is_no_disagreement(run, name):
-    measured = run("hidden", name)
+def test_memory_that_a_process_takes_once_is_no_disagreement(run):
+    measured = run("hidden", "loads")
     assert measured.status == "completed", measured.error
-    if name == "loads":  # the kernel did count it
-        assert measured.ranks[0].memory.kernel_peak_bytes > hidden.ONCE_BYTES
+    assert measured.ranks[0].memory.kernel_peak_bytes > hidden.ONCE_BYTES  # the kernel counted it
 
 
 @pytest.mark.parametrize("name", ["maps", "arrays", "blinded"])
@@ -114,44 +107,29 @@ def test_a_disagreement_that_another_forkserver_does_not_show_fails_no_run(
     assert "honest once more: MeterDisagreesError: 1" in capsys.readouterr().err
 
 
-def rank_with(fault: str | None) -> SimpleNamespace:
-    return SimpleNamespace(
-        is_metered=True,
-        has_lost_peers=False,
-        memory_fault=fault,
-        largest_collective_bytes=0,
-        world_size=2,
-    )
+def rank_with(fault):
+    given = {"is_metered": True, "has_lost_peers": False, "largest_collective_bytes": 0}
+    return SimpleNamespace(memory_fault=fault, world_size=2, **given)
 
 
-def calls_of(monkeypatch: pytest.MonkeyPatch, again: list[str | None], maxima: list[int]) -> list:
-    """The calls that follow: this rank's faults in them, and the maxima over both ranks."""
-    calls = []
-
-    def call_again(rank, strategy, scratch_bytes):
-        calls.append(strategy)
-        return rank_with(again[len(calls) - 1])
-
-    known = iter(maxima)
-    monkeypatch.setattr(confirm, "_call_again", call_again)
+@pytest.mark.parametrize(
+    ("fault", "again", "maxima"),
+    [
+        (None, [None, None], [1, 1, 0]),  # beside the peer that has one
+        ("fault", [None], [1, 0]),
+        ("fault", ["fault"] * confirm.MOST_FURTHER_CALLS, [1] * (1 + confirm.MOST_FURTHER_CALLS)),
+    ],
+)
+def test_all_ranks_call_again_until_none_has_a_fault_and_one_of_every_call_fails_the_run(
+    fault, again, maxima, monkeypatch
+):
+    left, known = iter(again), iter(maxima)
+    monkeypatch.setattr(confirm, "_call_again", lambda *_: rank_with(next(left)))
     monkeypatch.setattr(confirm, "_max_over_ranks", lambda rank, *values: [next(known), 0])
-    return calls
-
-
-def test_a_rank_without_a_fault_calls_again_beside_the_peer_that_has_one(monkeypatch):
-    calls = calls_of(monkeypatch, [None, None], maxima=[1, 1, 0])
-    confirm.confirm_memory(rank_with(None), "train")
-    assert calls == ["train", "train"]
-
-
-def test_a_fault_of_every_call_fails_the_run_and_one_that_passes_does_not(monkeypatch):
-    calls = calls_of(monkeypatch, ["fault"] * 3, maxima=[1, 1, 1, 1])
-    with pytest.raises(MeterDisagreesError, match="in 4 calls"):
-        confirm.confirm_memory(rank_with("fault"), "train")
-    assert len(calls) == confirm.MOST_FURTHER_CALLS
-    calls = calls_of(monkeypatch, [None], maxima=[1, 0])
-    confirm.confirm_memory(rank_with("fault"), "train")
-    assert len(calls) == 1
+    stays = pytest.raises(MeterDisagreesError, match="in 4 calls")
+    with stays if again[-1] else nullcontext():
+        confirm.confirm_memory(rank_with(fault), "train")
+    assert [*left] == [*known] == []
 
 
 def test_a_replay_keeps_the_largest_of_each_class_and_phase_and_not_the_last():

@@ -35,10 +35,6 @@ def tokens(microbatch, sequence):
     return torch.randint(VOCABULARY, (microbatch, sequence))
 
 
-def samples(microbatch, sequence):
-    return torch.randn(microbatch, sequence, 16)
-
-
 def images(microbatch, _):
     return torch.randn(microbatch, 3, 16, 16)
 
@@ -50,8 +46,6 @@ def keywords(microbatch, sequence):
 
 
 class Plain(nn.Module):
-    """What most others are made of."""
-
     def __init__(self):
         super().__init__()
         self.wide, self.narrow = nn.Linear(16, 32), nn.Linear(32, 16)
@@ -110,17 +104,6 @@ class Convolutions(nn.Module):
 
     def forward(self, x):
         return self.net(x)
-
-
-class Recurrent(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.lstm = nn.LSTM(16, 32, 2, batch_first=True, dropout=0.1)
-        self.head = nn.Linear(32, 4)
-
-    def forward(self, x):
-        hidden, _ = self.lstm(x)
-        return self.head(hidden)
 
 
 class Buffered(Plain):
@@ -191,7 +174,6 @@ MICROBATCH, SEQUENCE = 4, 8
 PLANNED = [
     ("Language", "keywords"),
     ("Convolutions", "images"),
-    ("Recurrent", "samples"),
     ("Buffered", "floats"),
     ("Checkpointed", "floats"),
     ("OwnFunction", "floats"),
@@ -216,7 +198,6 @@ def asked(name, batch):
 
 
 def tracked(name, batch):
-    """What torch's tracker says of a model and its batch."""
 
     def loss(model, given):
         return loss_of(model(**(given if isinstance(given, dict) else {"x": given})), "")
@@ -249,15 +230,6 @@ def test_the_loss_of_an_output_is_its_own_or_the_sum_of_its_means(output, loss):
     assert loss_of(output, "").item() == loss
 
 
-@pytest.fixture
-def step_by_step(monkeypatch):
-    """LSTMs as on an accelerator, where oneDNN does not compute them."""
-    torch._C._set_mkldnn_enabled(False)
-    yield
-    torch._C._set_mkldnn_enabled(True)
-
-
-@pytest.mark.usefixtures("step_by_step")
 @pytest.mark.parametrize(("name", "batch"), PLANNED)
 def test_a_model_of_ones_own_has_the_peak_that_torchs_tracker_finds(name, batch):
     assert simulate_rank(asked(name, batch), 0).peak_bytes == tracked(name, batch)

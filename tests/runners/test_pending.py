@@ -23,7 +23,6 @@ from tests import recorded
 
 @pytest.fixture
 def run(folder, launcher):
-    """Measure what is due of an experiment; the names of what was measured, and the trace."""
 
     def measured(name, *, full=False):
         one = pending(name, folder, full=full)

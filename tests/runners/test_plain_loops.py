@@ -255,12 +255,8 @@ def test_no_byte_sees_what_comes_after_it():
     assert not torch.allclose(model(tokens)[0, 10:], model(changed)[0, 10:])
 
 
-def test_a_larger_message_takes_longer_and_the_products_of_a_layer_are_counted(launcher):
-    primitives = find("primitives")
-    result = launcher.run_pass(primitives, "communicate_2", "timed")
-    seconds = result.outcomes[0].measured_seconds
-    assert min(seconds["all_reduce_16777216"]) > min(seconds["all_reduce_4096"])
-    result = launcher.run_pass(primitives, "compute_1", "timed")
+def test_the_products_of_a_layer_are_counted(launcher):
+    result = launcher.run_pass(find("primitives"), "compute_1", "timed")
     with FlopCounterMode(display=False) as counter:
         _layer(SimpleNamespace(device="cpu"), LayerSettings())()
     assert result.outcomes[0].measures["num_flops"] == counter.get_total_flops()
@@ -274,19 +270,13 @@ def test_a_training_should_take_the_sum_of_what_each_stretch_waits_for(name, bet
     assert settings.closed_forms()["expected_seconds"] == pytest.approx(total)
 
 
-def trained(make):
-    """A parameter after five updates with gradients that are the same each time."""
-    source = torch.Generator().manual_seed(1)
-    parameter = nn.Parameter(torch.randn(50, generator=source))
-    optimizer = make([parameter])
-    for _ in range(5):
-        parameter.grad = torch.randn(50, generator=source)
-        optimizer.step()
-    return parameter.detach()
-
-
 @pytest.mark.parametrize("keeps_master", [True, False])
 def test_the_narrow_adam_is_adam_where_nothing_is_narrow(keeps_master):
-    own = trained(lambda parameters: LowAdam(parameters, 0.01, keeps_master))
-    theirs = trained(lambda parameters: torch.optim.Adam(parameters, lr=0.01))
-    torch.testing.assert_close(own, theirs)
+    start, *gradients = torch.randn(6, 50, generator=torch.Generator().manual_seed(1))
+    own, public = (nn.Parameter(start.clone()) for _ in range(2))
+    optimizers = LowAdam([own], 0.01, keeps_master), torch.optim.Adam([public], lr=0.01)
+    for gradient in gradients:
+        own.grad = public.grad = gradient
+        for optimizer in optimizers:
+            optimizer.step()
+    torch.testing.assert_close(own, public)

@@ -16,7 +16,6 @@ CONTENT = ROOT / "content"
 
 
 def losses(run):
-    """What a program printed after the word loss, line by line."""
     return re.findall(r"loss (?:on the same samples )?([\d.]+)", "\n".join(run.printed))
 
 
@@ -79,7 +78,6 @@ def test_no_program_sends_or_receives_outside_a_batch_without_waiting():
 
 
 def written(tmp_path, body, name="one.py"):
-    """A program of this text."""
     path = tmp_path / name
     path.write_text(body)
     return path

@@ -7,19 +7,16 @@ from proofbook.runners.planner.answers.architecture import model_presets
 from proofbook.runners.planner.answers.law_of_time import Cluster
 from proofbook.runners.planner.answers.published import ORDER, STEPS, is_stale
 from proofbook.runners.planner.answers.published_order import searches
-from proofbook.runners.planner.answers.published_rows import MEASUREMENTS, RATES, rows
+from proofbook.runners.planner.answers.published_rows import RATES, rows
 from proofbook.runners.planner.answers.question import (
-    Implementation,
     PlanError,
     PlannedModel,
     Question,
     TrainingSettings,
     strategy_of,
 )
-from proofbook.runners.planner.simulated.published_peaks import terms
 from proofbook.runners.traces.files import read
 
-OF_COMMAND = {"reduces_each", "has_zero1_of_fsdp"}
 H100 = Cluster(1, 8, 989e12, 450e9, 400e9)
 
 
@@ -33,7 +30,6 @@ def test_the_committed_file_is_what_the_rows_give_today(comparison):
 
 
 def row_of(group, **fields):
-    """The only row of a cluster with such fields."""
     (found,) = (
         row
         for row in rows(RATES)
@@ -135,12 +131,6 @@ def test_there_is_no_range_where_few_like_it_were_published():
         (question("llama-8b"), Cluster(8, 1, 989e12, 1e9, 1e9)),  # whose links take longer
     ):
         assert rates.range_of(closed_form.answer(asked), cluster) is None
-
-
-def test_every_flag_of_an_implementation_is_that_of_some_published_row_or_of_the_command():
-    stated = {name for row in rows(MEASUREMENTS) for name in row.model_fields_set}
-    stated |= {name for one in terms().values() for name in one.get("implementation") or ()}
-    assert {*Implementation.model_fields} == stated & {*Implementation.model_fields} | OF_COMMAND
 
 
 def test_a_row_that_cannot_be_read_is_one_line_with_its_place(tmp_path, monkeypatch):

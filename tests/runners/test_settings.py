@@ -8,7 +8,6 @@ import pytest
 
 from proofbook.generator.content.scaffold import CannotScaffoldError, new_experiment
 from proofbook.runners.__main__ import main
-from proofbook.runners.closed_forms.training_settings import StackSettings
 from proofbook.runners.core.declared.experiment import Declaration, find, names
 from proofbook.runners.core.declared.settings import (
     Count,
@@ -22,11 +21,8 @@ from proofbook.runners.core.trace.records import Death
 from proofbook.runners.system.book import MORE, ROOT, experiments_in
 from tests.processes import python
 
-PROGRAMS = {
-    "labs",
-    "listings",
-    "repeats",
-}  # whose settings are constants of the programs that they execute
+# Whose settings are constants of the programs that they execute.
+PROGRAMS = {"labs", "listings", "repeats"}
 
 
 class Small(RunSettings):
@@ -91,10 +87,6 @@ def test_a_trace_holds_what_was_set_and_what_follows_of_the_run_that_it_stands_i
     assert (two.settings.num_bytes, two.settings.num_shards) == (64, 2)
     with pytest.raises(ValueError, match="width 8 cannot be split over 3 ranks"):
         replace(two, world_size=3)
-
-
-def test_layers_of_a_stack_lie_between_one_width_more():
-    assert StackSettings.model_construct(width=8, num_layers=3).widths == (8, 8, 8, 8)
 
 
 def test_every_experiment_declares_the_types_of_its_settings():

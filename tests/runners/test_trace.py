@@ -110,7 +110,6 @@ DDP, MODEL = "ddp.ddp", "model_parallel.full"
 
 
 def more(by):
-    """A number that is larger by so much."""
     return lambda number: number + by
 
 

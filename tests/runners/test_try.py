@@ -90,7 +90,6 @@ BOOK = names()
 
 @pytest.fixture
 def changeable(monkeypatch):
-    """The tests' own experiment, whose settings depend on each other."""
     monkeypatch.setenv(book.MORE, OWN_EXPERIMENTS[book.MORE])
     return find("changeable")
 
@@ -172,7 +171,6 @@ def test_a_setting_is_read_by_the_code_of_the_run_or_setting_it_is_refused(name)
 
 
 def _other(value):
-    """A value of the same type that is another."""
     if isinstance(value, int | float):
         return str(value * 2 + 2)
     if isinstance(value, list):

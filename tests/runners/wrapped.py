@@ -102,7 +102,6 @@ class GlooMeter(Meter):
 
 
 def simulated(program, world_size):
-    """What the meter of each simulated rank says."""
     given = [(program, world_size, rank) for rank in range(world_size)]
     return results(_log, given, lambda _, reason: reason, 2, "ranks simulated")
 
