@@ -25,7 +25,7 @@ from proofbook.runners.core.trace.records import Accelerator
 from proofbook.runners.system.book import ROOT
 from proofbook.runners.system.errors import FixableError
 from proofbook.runners.system.stopping import Stopped
-from proofbook.runners.traces.files import read, trace_paths, write
+from proofbook.runners.traces.files import write
 
 GIBIBYTE = 1 << 30
 CARD = "NVIDIA H100 PCIe"
@@ -96,9 +96,6 @@ def test_where_traces_are_kept_elsewhere_the_reference_is_that_of_the_code(desk)
     own = desk.traces / "reference-desk"
     own.mkdir()
     assert machine.folder_of(None) == own
-
-
-CARD = "1x-h200-af8bca"  # the committed machine with a GPU
 
 
 @pytest.fixture
@@ -211,23 +208,6 @@ def test_ctrl_c_keeps_and_reports_what_was_measured(reported, monkeypatch):
     assert "measured: 1 experiments, runs on:" in lines
     monkeypatch.setattr(command, "run", None)
     assert reported("--minutes", "0") == (0, lines)
-
-
-def test_a_report_of_a_gpu_names_what_shared_it_what_was_skipped_and_what_has_a_cpus_sizes(root):
-    where = root / "content" / "traces" / CARD
-    traces = {path.stem: read(path) for path in trace_paths(where)}
-    lines = [*command._ran(where, traces, [])]
-    stored = [json.loads(path.read_text())["runs"] for path in trace_paths(where)]
-    runs = [run for of_one in stored for run in of_one.values() if run["status"] != "skipped"]
-    kinds = Counter((run["device"], run["backend"], run["world_size"] > 1) for run in runs)
-    assert lines[0].endswith("NVIDIA H200 (1)")
-    assert f"  cuda over gloo ({kinds['cuda', 'gloo', True]})" in lines
-    assert f"  cuda ({kinds['cuda', 'nccl', False]})" in lines
-    (why,) = {run["reason"] for run in stored[0].values() if run["status"] == "skipped"}
-    assert f"  {why}: accumulation (2)" in lines
-    first = lines.index("timed at a CPU's sizes, where launches may decide:") + 1
-    sizes = lines[first : lines.index("left to `python -m runners run --full`:")]
-    assert sizes == ["  accumulation (4)", "  ddp (9)", "  recomputation (2)"]
 
 
 @pytest.mark.parametrize(

@@ -86,21 +86,6 @@ def test_gradients_of_equal_parts_add_up_to_that_of_the_mean_loss(num_parts):
     torch.testing.assert_close(found, list(expected), rtol=1e-10, atol=1e-14)
 
 
-def test_unsynchronised_replicas_are_what_each_shard_alone_would_teach(run):
-    (step,) = [s for s in run("ddp", "no_sync").prediction if s.name == "compare"]
-    training, validation = taught(10000, torch.float32)
-    ends = []
-    for rank in (0, 3):
-        replica = model(torch.float32)
-        train(replica, batches_of(shards(training, 4)[rank], 25, 500), repeat(0.1), momentum=0.9)
-        right = replica(validation.features).argmax(1) == validation.labels
-        found = step.facts[f"rank_{rank}_validation_accuracy"]
-        assert found == pytest.approx(right.double().mean().item(), abs=0.005)
-        ends.append(parameters_to_vector(replica.parameters()).detach())
-    apart = ((ends[1] - ends[0]).norm() / ends[0].norm()).item()
-    assert step.facts["rank_3_relative_distance"] == pytest.approx(apart, rel=1e-3)
-
-
 def test_a_warm_up_over_ranks_is_one_process_with_rising_rates(run):
     warmed, (training, validation) = run("batch_and_rate", "warmed"), taught(6400)
     rates = [0.05 + (0.2 - 0.05) * min(1.0, index / 32) for index in range(128)]

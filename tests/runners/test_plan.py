@@ -122,22 +122,6 @@ def test_the_bound_of_equal_stages_is_the_time_of_their_schedule():
     assert answer.bounds(cluster).at_least == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("has_fused_attention", [True, False])
-def test_a_layer_keeps_what_the_formula_of_korthikanti_says(has_fused_attention):
-    """34 bytes a token and channel, and 5 a score; torch keeps up to an eighth more."""
-    size, sequence, heads = 256, 256, 4
-    how = {"microbatch": 2, "global_batch": 2, "dropout": 0.1}
-    wide = {"hidden_size": size, "ffn_size": 4 * size, "context_length": sequence}
-    shapes = (changed(GPT, num_layers=layers, **wide) for layers in (1, 2))
-    less, more = (
-        simulated("single", shape=one, has_fused_attention=has_fused_attention, **how).at_peak
-        for one in shapes
-    )
-    scores = 0 if has_fused_attention else 5 * heads * sequence / size
-    formula = 2 * sequence * size * (34 + scores)
-    assert formula <= more.activations_bytes - less.activations_bytes <= formula * 9 / 8
-
-
 GPT2 = ["for", "gpt2-124m"]
 ON_FOUR = [*GPT2, "--devices", "4", "--strategies"]
 OWN = "tests.runners.planned_ranks"

@@ -119,17 +119,25 @@ HIDDEN, LENGTH, MICROBATCH = 512, 256, 2
 WIDE = changed(GPT, hidden_size=HIDDEN, ffn_size=4 * HIDDEN, vocabulary=64, context_length=LENGTH)
 
 
-def deep(strategy, devices, num_layers=4, num_microbatches=1):
+def deep(strategy, devices, num_layers=4, num_microbatches=1, **how):
     batch = {"microbatch": MICROBATCH, "global_batch": MICROBATCH * num_microbatches}
-    return asked(strategy, devices, changed(WIDE, num_layers=num_layers), **batch)
+    return asked(strategy, devices, changed(WIDE, num_layers=num_layers), **batch, **how)
 
 
-def bytes_of_a_layer(strategy, ranks):
+def bytes_of_a_layer(strategy, ranks, **how):
     """Of activations, as the peaks of two depths differ by, for each `s b h`."""
-    peaks = [
-        simulate_rank(deep(strategy, ranks, depth), 0).at_peak.activations_bytes for depth in (1, 2)
-    ]
-    return (peaks[1] - peaks[0]) / (LENGTH * MICROBATCH * HIDDEN)
+    less, more = (
+        simulate_rank(deep(strategy, ranks, depth, **how), 0).at_peak.activations_bytes
+        for depth in (1, 2)
+    )
+    return (more - less) / (LENGTH * MICROBATCH * HIDDEN)
+
+
+@pytest.mark.parametrize(("is_fused", "scores"), [(True, 0), (False, 5 * 4 * LENGTH / HIDDEN)])
+def test_a_layer_with_dropout_keeps_what_korthikanti_et_al_count(is_fused, scores):
+    """34 bytes a token and channel, and 5 a score; torch keeps up to an eighth more."""
+    kept = bytes_of_a_layer("single", 1, dropout=0.1, has_fused_attention=is_fused)
+    assert 34 + scores <= kept <= (34 + scores) * 9 / 8
 
 
 def test_a_rank_of_sequence_parallelism_keeps_what_korthikanti_et_al_count():

@@ -141,32 +141,22 @@ def _step(model, optimizer):
     optimizer.zero_grad()
 
 
-def test_a_plain_step_is_forward_backward_and_optimizer(heard):
+def test_a_step_is_forward_backward_and_optimizer_unless_a_marked_phase_is_around_it(heard):
     rank, _, model, optimizer = heard
+    with torch.no_grad():
+        model(torch.ones(1, 2))  # validation is no forward phase
     for _ in range(2):
         _step(model, optimizer)
-    assert rank.has_said("forward()backward()optimizer()" * 2)
+    with rank.phase("stage"):
+        _step(model, optimizer)
+    assert rank.has_said("forward()backward()optimizer()" * 2 + "stage()")
     assert rank.phase_name == BASE
-
-
-def test_validation_is_no_forward_phase(heard):
-    rank, _, model, _ = heard
-    with torch.no_grad():
-        model(torch.ones(1, 2))
-    assert rank.said == []
 
 
 def test_what_is_computed_again_in_backward_stays_there(heard):
     rank, _, model, _ = heard
     checkpoint(model, torch.ones(1, 2, requires_grad=True), use_reentrant=False).sum().backward()
     assert rank.has_said("forward()backward()")
-
-
-def test_inside_a_phase_that_is_marked_hooks_tell_nothing(heard):
-    rank, _, model, optimizer = heard
-    with rank.phase("stage"):
-        _step(model, optimizer)
-    assert rank.has_said("stage()")
 
 
 @pytest.mark.parametrize("failing", ["forward", "backward"])

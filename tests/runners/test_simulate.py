@@ -45,7 +45,8 @@ def calls_of(log):
      (wrapped.hsdp, 4), (wrapped.ring, 4)],
 )  # fmt: skip
 def test_peaks_and_payloads_are_those_of_real_ranks(program, ranks):
-    seen, logs = judged(program, ranks), logs_of(program, ranks)
+    seen = judged(wrapped.seen_by_operations, ranks, program)
+    logs = logs_of(program, ranks)
     assert [one.peak_bytes for one in logs] == pytest.approx(peaks_of(seen), rel=0.01)
     large = [[call for call in one.calls if call.num_bytes > OF_DDP_BYTES] for one in seen]
     called = [summed((one.operation, 1, one.num_bytes) for one in calls) for calls in large]
