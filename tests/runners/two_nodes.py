@@ -61,13 +61,7 @@ class TwoNodes:
         self._hosts.write_text(f"127.0.0.1 localhost\n{names}")
 
     def start(self, rendezvous, host, *names):
-        """Start `runners.cluster` under torchrun on both nodes.
-
-        Args:
-            rendezvous: c10d or static.
-            host: "name" or "address": how the nodes know the first of them.
-            names: of experiments.
-        """
+        """Start `runners.cluster`, which knows the first node by a "name" or by an "address"."""
         first = "n0" if host == "name" else links.address(0)
         for node, namespace in enumerate(self.namespaces):
             meet = f"--node-rank {node} --master-addr {first} --master-port {PORT}"
@@ -186,13 +180,7 @@ WAYS = {  # to lose a node: how the nodes meet, what is done to them, and who sa
 
 
 def lost(nodes, how, *before):
-    """Lose a node in the middle of a run: the others say so and end, and no trace is replaced.
-
-    Args:
-        nodes: the two.
-        how: the way.
-        before: runs that the nodes measure before the one in whose middle a node is lost.
-    """
+    """Lose a node after some runs, in the middle of one: the others say so, and keep its trace."""
     rendezvous, host, action, survivors = WAYS[how]
     previous = folder_of(nodes) / "lasting.json"
     previous.parent.mkdir(parents=True)
