@@ -225,14 +225,3 @@ def test_a_figure_that_readers_play_with_is_an_entry_also_where_it_waits(entries
     [schedule] = [one for one in entries[page] if one["location"] == f"{page}#figure-sharded"]
     assert schedule["title"]
     assert schedule["text"] == ""
-
-
-def test_a_typed_word_narrows_the_glossary_and_a_link_into_it_shows_all(built_site, open_page):
-    page = open_page(built_site / "glossary.html")
-    shown = page.locator(".pb-terms dt:visible")
-    page.get_by_label("Show terms with").fill("all-red")
-    assert 0 < shown.count() < len(GLOSSARY["terms"])
-    definitions = page.locator(".pb-terms dd:visible").all_inner_texts()
-    assert all("all-red" in one.lower() for one in definitions)
-    page.evaluate("location.hash = document.querySelector('.pb-terms dt').id")
-    wait_until(lambda: shown.count() == len(GLOSSARY["terms"]))
