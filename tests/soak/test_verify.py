@@ -53,7 +53,7 @@ JUDGED = [
     (f"{HELD_OUT}/faulty.py", "unfrozen_after_ddp", STOP, 1, "unfrozen after wrapping", ""),
     (f"{HELD_OUT}/faulty.py", "decay_one_rank", STOP, 1, "settings differ", ""),
     (f"{HELD_OUT}/faulty.py", "hsdp_norm", STOP, 1, "norm of a part", ""),
-    ("modules.py", "contrasted", STOP, 3, None, "is a part of the loss"),
+    (f"{HELD_OUT}/right.py", "contrastive", STOP, 3, None, "is a part of the loss"),
     ("modules.py", "local_adam", STOP, 3, None, BESIDE),
     ("modules.py", "local_adam", (*STOP, "--one"), 3, None, BESIDE),
     ("modules.py", "twice", STOP, 0, None, "each batch twice in a row"),
@@ -174,19 +174,19 @@ def test_an_optimizer_s_state_that_a_checkpoint_holds_reaches_all_ranks(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("file", "words", "code"),
+    ("words", "code"),
     [
-        ("divided", "distillation_in_loss_parallel", 3),
-        ("divided", "distillation_in_loss_parallel right", 0),
-        ("replicated", "correlation_reduced", 1),
-        ("replicated", "correlation_reduced right", 0),
-        ("replicated", "balance_over_all_tokens", 1),
-        ("replicated", "gathered_keys", 1),
-        ("replicated", "gathered_keys right", 0),
+        ("distillation_in_loss_parallel", 3),
+        ("distillation_in_loss_parallel right", 0),
+        ("correlation_reduced", 1),
+        ("correlation_reduced right", 0),
+        ("balance_over_all_tokens", 1),
+        ("gathered_keys", 1),
+        ("gathered_keys right", 0),
     ],
 )
-def test_what_one_process_says_of_a_loss_over_all_ranks(file, words, code):
-    path = PROGRAMS.parent / "trackers" / f"{file}.py"
+def test_what_one_process_says_of_a_loss_over_all_ranks(words, code):
+    path = PROGRAMS.parent / "trackers" / "reported.py"
     report, found, output = verified(path, 2, *words.split(), options=("--one", *STOP))
     assert (found, bool(report["findings"])) == (code, code == 1), output
 

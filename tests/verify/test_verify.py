@@ -61,7 +61,6 @@ WRONG = [
 ]
 BEYOND = {
     "columns_wrong": "divided among ranks by hand",
-    "experts_wrong": "divided among ranks by hand",
     "stages_by_hand": "divided among ranks by hand",
     "penalty": "outside of any module",
     "distilled": "a factor of the script's own",
@@ -92,6 +91,7 @@ JUDGED = [
     ("modules.py", "columns", ("--against", "torch.nn:Identity"), 2, None, "only Columns"),
     ("../gpu/ddp_amp.py", "", ("--cpu",), 0, None, ""),
     ("../gpu/ddp_amp.py", "", (), 2, None, ": it needs a GPU ("),
+    ("../held_out/faulty.py", "experts_doubled", (), 3, None, "divided among ranks by hand"),
     ("heads.py", "half", (), 3, None,
      "the weights of heads.py:48 sum to 0.5: a factor of the script's own"),
     ("heads.py", "counts", (), 0, None, ""),

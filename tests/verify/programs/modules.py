@@ -13,9 +13,7 @@ import torch
 import torch.distributed as dist
 import whole
 from torch import nn
-from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.nn.functional import all_gather
 from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from torch.nn import functional
@@ -182,29 +180,6 @@ def columns():
     trained(model, copied, wrap=bare, batch_of=batch_of, after_backward=average)
 
 
-class Experts(nn.Module):
-    """A layer and one expert of each rank, which receives the tokens of all ranks."""
-
-    def __init__(self):
-        super().__init__()
-        self.dense = nn.Linear(WIDTH, WIDTH)
-        self.expert = [nn.Linear(WIDTH, WIDTH) for _ in range(ranks)][rank]
-
-    def forward(self, x):
-        x = self.dense(x).reshape(-1, ranks, WIDTH).transpose(0, 1).contiguous()
-        got = all_to_all_single_autograd(x, None, None, dist.group.WORLD)
-        return all_to_all_single_autograd(self.expert(got), None, None, dist.group.WORLD)
-
-
-def experts_wrong():
-    """Nobody divides the gradients of experts."""
-
-    def loss_of(model, x):
-        return model(x).square().mean()
-
-    trained(Experts(), loss_of, wrap=bare, after_backward=lambda one: reduce_gradients(one.dense))
-
-
 def stages_by_hand():
     """Two stages that send activations and gradients themselves."""
     torch.manual_seed(rank)
@@ -359,13 +334,13 @@ def target_wrong():
     trained(module, towards(copy.deepcopy(module)))
 
 
-def contrasted(gather):
-    """Two views of a sample are told from those of the samples of all ranks."""
+def contrasted_wrong():
+    """Two views of a sample are told from others' samples, to which no gradient goes."""
 
     def loss_of(model, x):
         first, second = model(torch.cat([x, x + 0.1])).chunk(2)
         labels = rank * 8 + torch.arange(8)
-        return functional.cross_entropy(first @ torch.cat(gather(second)).T, labels)
+        return functional.cross_entropy(first @ torch.cat(without_gradient(second)).T, labels)
 
     trained(mlp(), loss_of)
 
@@ -550,8 +525,6 @@ WAYS = {
     "tokens": lambda: by_hand(per_rank=False),
     "means_wrong": lambda: by_hand(per_rank=True),
     "gathered": lambda: trained(mlp()),
-    "contrasted": lambda: contrasted(all_gather),
-    "contrasted_wrong": lambda: contrasted(without_gradient),
     "halved": lambda: trained(mlp(), after_backward=scaled_by(lambda _: 1 / ranks)),
     "tenth": lambda: trained(mlp(), after_backward=scaled_by(lambda _: 0.1)),
     "twice_counted": lambda: trained(mlp(), after_backward=clip_twice_counted),

@@ -1,4 +1,4 @@
-"""Every page of the book at every width, with what the gate asks of one page of each kind alone."""
+"""What the gate asks of some pages and searches: every page at every width, all that is typed."""
 
 import pytest
 
@@ -6,11 +6,22 @@ from tests.site.conftest import seen  # noqa: F401 - a fixture
 from tests.site.html_reading import pages
 from tests.site.test_figures import *  # noqa: F403 - the gate's tests
 from tests.site.test_lessons import *  # noqa: F403
+from tests.site.test_searches import *  # noqa: F403
+from tests.site.test_searches import SEARCHES, TERMS
 
 pytestmark = [pytest.mark.soak, pytest.mark.browser, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="session")
 def kinds(built_site):
-    """All pages."""
     return pages(built_site)
+
+
+@pytest.fixture
+def searches():
+    return SEARCHES
+
+
+@pytest.fixture
+def terms():
+    return TERMS
