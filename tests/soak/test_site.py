@@ -4,8 +4,8 @@ import pytest
 
 from tests.site.conftest import seen  # noqa: F401 - a fixture
 from tests.site.html_reading import pages
-from tests.site.test_figures import *  # noqa: F403 - the gate's tests
-from tests.site.test_lessons import *  # noqa: F403
+from tests.site.test_lessons import *  # noqa: F403 - the gate's tests
+from tests.site.test_look import *  # noqa: F403
 from tests.site.test_searches import *  # noqa: F403
 from tests.site.test_searches import SEARCHES, TERMS
 
