@@ -32,6 +32,7 @@ class Reading(HTMLParser):
     """Everything that tests ask of a page."""
 
     tags: list[Tag] = field(default_factory=list)
+    nesting: list[tuple[Tag, tuple[Tag, ...]]] = field(default_factory=list)  # with those around
     texts: list[tuple[str, tuple[Tag, ...]]] = field(default_factory=list)
     nested: list[tuple[Tag, Tag]] = field(default_factory=list)  # a link or button in another
     open_tags: list[Tag] = field(default_factory=list)
@@ -40,8 +41,8 @@ class Reading(HTMLParser):
         super().__init__(convert_charrefs=True)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        element = Tag(tag, {name: value or "" for name, value in attrs})
-        self.tags.append(element)
+        self.handle_startendtag(tag, attrs)
+        element = self.tags[-1]
         if tag in PRESSED:
             self.nested += [(one, element) for one in self.open_tags if one.name in PRESSED]
         if tag not in VOID:
@@ -49,6 +50,7 @@ class Reading(HTMLParser):
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(Tag(tag, {name: value or "" for name, value in attrs}))
+        self.nesting.append((self.tags[-1], tuple(self.open_tags)))
 
     def handle_endtag(self, tag: str) -> None:
         while self.open_tags:
