@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from proofbook.runners.labs.grading import case_of, graded
 from proofbook.runners.labs.shelf import Desk, labs
 from proofbook.runners.system.errors import FixableError
 from proofbook.runners.traces.differences import changed
-from tests.conftest import ROOT
 from tests.judging.law_words import law
+from tests.processes import ROOT, ran
 
 pytestmark = pytest.mark.ranks
 LABS = {one.name: one for one in labs()}
@@ -33,25 +32,23 @@ def fails_first(program, world_size):
     return by_ranks.get(str(world_size)) if by_ranks else program.fails
 
 
+RIGHT = yaml.safe_load(Path(__file__).with_name("right.yml").read_text(encoding="utf-8"))
+GRADED_FIRST = {
+    "mean": "copies_in_numpy", "zero1": "moments_in_numpy", "clipped_stages": "not_waited"
+}  # fmt: skip
+
+
 @pytest.fixture
 def written(tmp_path):
     """Writes a wrong program, or a right one that is stated as changes, as a file for a bench."""
 
     def write(name, stem):
-        solved = LABS[name].folder / "solved.py"
-        right = RIGHT.get(f"{name}-{stem}")
-        path = tmp_path / f"{name}_{stem}.py"
-        text = changed(solved.read_text("utf-8"), right) if right else WRONG[name, stem].text
-        path.write_text(text, encoding="utf-8")
+        path, right = tmp_path / f"{name}_{stem}.py", RIGHT.get(f"{name}-{stem}")
+        solved = (LABS[name].folder / "solved.py").read_text("utf-8")
+        path.write_text(changed(solved, right) if right else WRONG[name, stem].text, "utf-8")
         return path
 
     return write
-
-
-RIGHT = yaml.safe_load(Path(__file__).with_name("right.yml").read_text(encoding="utf-8"))
-GRADED_FIRST = {
-    "mean": "copies_in_numpy", "zero1": "moments_in_numpy", "clipped_stages": "not_waited"
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -117,10 +114,7 @@ def test_a_formula_of_the_page_is_the_limit_of_the_command(name):
         for one in BENCHES[name].requirements(case):
             if one.allowed is not None:
                 value = law(name, formulas[one.id], case.settings, world_size)
-                assert value == pytest.approx(one.allowed, rel=1e-12), (
-                    world_size,
-                    formulas[one.id],
-                )
+                assert value == pytest.approx(one.allowed, rel=1e-12), (world_size, one.id)
 
 
 @pytest.mark.parametrize("name", LABS)
@@ -155,10 +149,7 @@ def test_advice_fits_what_differs(written):
 def test_the_list_and_a_wrong_call_do_not_load_torch(tmp_path):
     for words, exit_code in ([], 0), (["--help"], 0), (["nope"], 2):
         command = [sys.executable, "-X", "importtime", "-m", "runners", "lab", *words]
-        ended = subprocess.run(
-            command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
+        ended = ran(command, tmp_path, {"PYTHONPATH": str(ROOT)})
         assert ended.returncode == exit_code
         assert not re.search(r"\| +torch$", ended.stderr, re.MULTILINE)
 
