@@ -21,10 +21,16 @@ class Tag:
 
     name: str
     attributes: dict[str, str]
+    within: "Tag | None" = field(default=None, repr=False, compare=False)
 
-    @property
+    @cached_property
     def classes(self) -> frozenset[str]:
         return frozenset(self.attributes.get("class", "").split())
+
+    @property
+    def around(self) -> "tuple[Tag, ...]":
+        """The elements that it is in, the outermost first."""
+        return (*self.within.around, self.within) if self.within else ()
 
 
 @dataclass
@@ -32,7 +38,6 @@ class Reading(HTMLParser):
     """Everything that tests ask of a page."""
 
     tags: list[Tag] = field(default_factory=list)
-    nesting: list[tuple[Tag, tuple[Tag, ...]]] = field(default_factory=list)  # with those around
     texts: list[tuple[str, tuple[Tag, ...]]] = field(default_factory=list)
     nested: list[tuple[Tag, Tag]] = field(default_factory=list)  # a link or button in another
     open_tags: list[Tag] = field(default_factory=list)
@@ -49,8 +54,8 @@ class Reading(HTMLParser):
             self.open_tags.append(element)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(Tag(tag, {name: value or "" for name, value in attrs}))
-        self.nesting.append((self.tags[-1], tuple(self.open_tags)))
+        attributes = {name: value or "" for name, value in attrs}
+        self.tags.append(Tag(tag, attributes, self.open_tags[-1] if self.open_tags else None))
 
     def handle_endtag(self, tag: str) -> None:
         while self.open_tags:

@@ -105,7 +105,8 @@ def test_headings_and_rows_of_tables_are_those_of_the_page(readings):
     num_rows = 0
     for path, reading in readings.items():
         headings, rows = [], Counter()
-        for tag, within in reading.nesting:
+        for tag in reading.tags:
+            within = tag.around
             if not is_said([*within, tag]):
                 continue
             tables = [id(outer) for outer in within if outer.name == "table"]
@@ -130,8 +131,8 @@ def test_every_number_has_the_source_that_its_popover_shows(readings):
     for path, reading in readings.items():
         shown = [
             1 + int(tag.attributes["data-v"])
-            for tag, within in reading.nesting
-            if "data-v" in tag.attributes and is_said(within)
+            for tag in reading.tags
+            if "data-v" in tag.attributes and is_said(tag.around)
         ]
         markdown = path.with_suffix(".md").read_text(encoding="utf-8")
         body, *notes = re.split(r"^\[\^(\d+)\]: ", markdown, flags=re.MULTILINE)
@@ -192,8 +193,8 @@ def test_llms_txt_lists_every_page_once_in_the_order_of_the_sections(site, reque
     )
     sections = [
         tag.attributes["href"]
-        for tag, within in read(site / "index.html").nesting
-        if tag.name == "a" and any("pb-sections" in outer.classes for outer in within)
+        for tag in read(site / "index.html").tags
+        if tag.name == "a" and any("pb-sections" in outer.classes for outer in tag.around)
     ]
     sections = [one for one in sections if (site / one).is_file()]
     assert links[: len(sections) + 1] == [
