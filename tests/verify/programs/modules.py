@@ -71,12 +71,12 @@ def towards(teacher, factor=1.0):
 def trained(
     module, loss_of=near_one, rule=torch.optim.SGD, wrap=DistributedDataParallel,
     batch_of=lambda step: drawn(step, 8, WIDTH), before_loss=None, after_backward=None,
-    after_step=None,
+    after_step=None, num_steps=4,
 ):  # fmt: skip
     """A loop of the usual kind, into which a way puts one thing of its own."""
     model = wrap(module)
     optimizer = rule(model.parameters(), lr=0.1 if rule is torch.optim.SGD else 1e-3)
-    for step in range(4):
+    for step in range(num_steps):
         if before_loss:
             before_loss(step, module)
         x = batch_of(step)
@@ -267,7 +267,7 @@ def by_hand(per_rank):
 def spectral():
     """A module that keeps state of its own from pass to pass."""
     layer = nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH))
-    trained(nn.Sequential(layer, nn.Tanh()), copied)
+    trained(nn.Sequential(layer, nn.Tanh()), copied, num_steps=3)
 
 
 def averaged_copy():
