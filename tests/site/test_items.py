@@ -15,21 +15,19 @@ def page(frozen_site, open_page):
     return open_page(frozen_site / CHALLENGE)
 
 
-def _explanations(frozen_site):
-    """Every sentence of the key, of the hints and of what waits, as the file holds them."""
-    waiting = {"pb-why", "pb-verdict-word", "pb-explains", "pb-hint", "pb-reveal"}
-    found = [
-        text.strip()
-        for text, around in read(frozen_site / CHALLENGE).texts
-        if any(tag.classes & waiting for tag in around)
-        and not {"summary", "code"} & {tag.name for tag in around}
-        and not any("pb-backed" in tag.classes for tag in around)  # claims stand elsewhere too
-    ]
-    return [text for text in found if len(text) > 12]
+# The key, the hints and what waits; but for claims, which stand elsewhere too.
+WAITING = {"pb-why", "pb-verdict-word", "pb-explains", "pb-hint", "pb-reveal"}
+STANDS_ELSEWHERE = {"summary", "code", "pb-backed"}
 
 
 def test_nothing_of_a_key_is_seen_or_heard_before_an_answer(frozen_site, page):
-    explanations = _explanations(frozen_site)
+    explanations = [
+        text.strip()
+        for text, around in read(frozen_site / CHALLENGE).texts
+        if any(tag.classes & WAITING for tag in around)
+        and not any({tag.name, *tag.classes} & STANDS_ELSEWHERE for tag in around)
+        and len(text.strip()) > 12
+    ]
     assert len(explanations) > 40
     heard = page.locator("main").aria_snapshot()
     seen = page.locator("main").inner_text()
