@@ -1,19 +1,46 @@
 """Right programs, drawn or written apart: none may raise an alarm. Faults: none may agree."""
 
 import json
-import os
+import random
 import re
-import subprocess
-import sys
 
 import pytest
 
-from tests.conftest import ROOT
-from tests.verify.drawn import drawn
+from tests.processes import python
 from tests.verify.ranks import PROGRAMS, verified
-from tests.verify.test_verify import STOP, assert_judged
+from tests.verify.test_verify import OF_A_LAUNCH, STOP, assert_judged
 
 pytestmark = [pytest.mark.soak, pytest.mark.ranks]
+AXES = (
+    ("", "fsdp", "policy", "by_hand", "hsdp"),
+    ("", "sgd", "two_optimizers"),
+    ("", "clip", "clip_by_hand"),
+    ("", "accumulate"),
+    ("", "inside", "squares", "chunked", "smooth", "padded", "inside padded"),
+    ("", "checkpoint", "reentrant"),
+    ("", "autocast"),
+)
+FLAGS = ("tied", "frozen", "ema", "dropout", "scaler", "quiet")
+# Where the first is, the others are left out: torch, or the program, does not combine them.
+EXCLUDED = (
+    ("accumulate", {"padded"}),
+    ("by_hand", {"reentrant", "frozen"}),
+    ("frozen", {"reentrant", "tied"}),
+    ("scaler", {"clip_by_hand", "policy"}),
+    *((kind, {"reentrant", "ema", "clip_by_hand"}) for kind in ("fsdp", "policy", "hsdp")),
+)
+
+
+def drawn(seed, ranks):
+    """The features of a right program."""
+    source = random.Random(seed)
+    words = {word for axis in AXES for word in source.choice(axis).split()}
+    words |= {flag for flag in FLAGS if source.random() < 0.3}
+    if ranks < 4:
+        words.discard("hsdp")
+    for word, others in EXCLUDED:
+        words -= others if word in words else set()
+    return sorted(words)
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -85,10 +112,7 @@ def test_a_program_is_judged(program, ways, options, code, cause, says):
 )  # fmt: skip
 def test_where_gloo_ends_a_rank_the_last_line_is_a_verdict_under_each_launcher(launcher):
     words = [str(PROGRAMS / "language.py"), "fsdp", "wrong_saved"]
-    done = subprocess.run(
-        [sys.executable, "-m", *launcher, *words], cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PROOFBOOK_TRACES": "/no project/traces"},
-    )  # fmt: skip
+    done = python("-m", *launcher, *words, **OF_A_LAUNCH)
     assert done.returncode == 1
     first, *_, last = done.stdout.splitlines()
     assert first.startswith("language.py:")
