@@ -5,8 +5,8 @@ import pytest
 from proofbook.runners.core.declared.experiment import find
 from proofbook.runners.core.measuring.launch import Launcher
 from proofbook.runners.core.measuring.measure import measure_run
-from proofbook.runners.traces.summary import how_it_ended
 from proofbook.runners.traces.files import read
+from proofbook.runners.traces.summary import how_it_ended
 from tests.runners.two_nodes import WAYS, ended, lost, two_nodes, with_nodes
 from tests.test_first_run import DDP, EXACT, assert_same, killed, steps, trained
 
