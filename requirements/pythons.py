@@ -22,12 +22,12 @@ ROOT = HERE.parent
 OLDEST = "3.11"
 OWN = f"3.{sys.version_info.minor}"  # of `.venv`
 EXPERIMENT = "checkpointing"  # its peaks are small, so what is not a tensor shows most
-METER = ("tests/runners/test_kernel.py", "tests/runners/test_meters.py")
+METER = "tests/runners/test_meters.py"
 SMOKE = {
     "content": ["-m", "generator", "check"],
     EXPERIMENT: ["-m", "runners", "run", EXPERIMENT],
     "plan": ["-m", "runners", "plan", "for", "gpt2-124m", "--devices", "2", "--strategies", "fsdp"],
-    "meter": ["-m", "pytest", "-q", "-p", "no:cacheprovider", *METER],
+    "meter": ["-m", "pytest", "-q", "-p", "no:cacheprovider", METER],
 }
 NAME = "python3.[0-9][0-9]"
 

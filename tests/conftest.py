@@ -1,4 +1,4 @@
-"""What tests of every part share: the project's root, the built book, a browser, the time spent.
+"""What tests of every part share: the project's root, the built book, a browser.
 
 The book is built once for a test session, whichever worker needs it first, from a copy of the tree
 that holds the committed traces only, so that tests see the same pages on every machine and leave
@@ -17,7 +17,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -42,7 +41,8 @@ LOCAL_SCHEMES = ("file:", "data:", "blob:", "about:")
 NOMINAL_SECONDS = 0.1
 BROWSER_SECONDS = 30  # Playwright's own patience
 POLL_SECONDS = 0.05
-ANY_SESSION_MEASURES = "ddp"  # which the README's commands name
+# What a clone's first `make site` measures: what the README's commands name, and a shaped network.
+FIRST_MEASURED = ("ddp", "communication")
 Found = TypeVar("Found")
 FOUND = pytest.StashKey[dict[str, object]]()
 
@@ -250,11 +250,9 @@ def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _measured_book(folder: Path) -> Path:
     from tests.clones import cloned, pasted
-    from tests.sampled import sample
 
     clone = cloned(folder)
-    others = sorted({path.partition(".")[0] for path in sample()} - {ANY_SESSION_MEASURES})
-    done = pasted(f".venv/bin/python -m tests.left_out {' '.join(others)}", clone)
+    done = pasted(f".venv/bin/python -m tests.left_out {' '.join(FIRST_MEASURED)}", clone)
     assert done.returncode == 0, done.stderr
     done = pasted("make site SHORT=1", clone)
     said = {"code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
@@ -264,11 +262,9 @@ def _measured_book(folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def measured_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh clone after its first `make site`, which measured experiments, shortened.
+    """A fresh clone after its first `make site`, which measured two experiments, shortened.
 
-    It measures the experiments of which `tests/sampled.py` measures no value again, and one that
-    the README names; `make soak` measures all. The clone is made once a session.
-    `make-site.json` beside it says how the command ended.
+    `make soak` measures all. `make-site.json` beside the clone says how the command ended.
     """
     return made_once(tmp_path_factory, "measured-book", _measured_book)
 
@@ -363,15 +359,3 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     changed = {name: after.get(name) for name in names if before.get(name) != after.get(name)}
     assert not changed, "the test or a fixture of it left these to the next test"
     return result
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say where the time went, by folder or file of tests."""
-    seconds: dict[str, float] = defaultdict(float)
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            if isinstance(report, pytest.TestReport):
-                seconds["/".join(report.nodeid.split("::")[0].split("/")[:2])] += report.duration
-    terminalreporter.write_sep("=", "time by part")
-    for part, taken in sorted(seconds.items(), key=lambda pair: -pair[1]):
-        terminalreporter.write_line(f"{taken:8.1f} s  {part}")

@@ -6,9 +6,8 @@ Read from the data of a page, independently of the script that shows it to a rea
 import json
 import re
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 BLOCK = re.compile(
     r'<script type="application/json" id="pb-sources"[^>]*>(.*?)</script>', re.DOTALL
@@ -17,33 +16,19 @@ KINDS = ("given", "measured", "computed", "simulated", "cited", "stated")
 WITHOUT_RUN = ("computed", "cited", "stated")
 
 
-@dataclass(frozen=True)
-class Popover:
-    """One value as a reader sees it.
+class Popover(NamedTuple):
+    """One value as a reader sees it."""
 
-    Attributes:
-        page: the page's path under the site.
-        shown: the value as printed.
-        kind: one of `KINDS`.
-        formula: of a computed one; of a cited one, what is cited; None for what is stated.
-        source: where it was read off; None for what is computed.
-        on: the machine, when, and which torch; None for what is computed.
-        exactly: the same with all digits; None for words and for what is computed.
-        command: what measures it again; None where nothing does.
-        inputs: of a computed one, the values it was computed from, as printed, with their kinds.
-        nature: where no real run decided it, what did.
-    """
-
-    page: str
+    page: str  # its path under the site
     shown: str
-    kind: str
-    formula: str | None
-    source: str | None
-    on: str | None
-    exactly: str | None
-    command: str | None
-    inputs: tuple[tuple[str, str], ...]
-    nature: str | None
+    kind: str  # one of KINDS
+    formula: str | None  # of a computed one; of a cited one, what is cited
+    source: str | None  # where it was read off; None for what is computed
+    on: str | None  # the machine, when, and which torch
+    exactly: str | None  # the same with all digits; None for words and for what is computed
+    command: str | None  # what measures it again; None where nothing does
+    inputs: tuple[tuple[str, str], ...]  # that it was computed from, as printed, with their kinds
+    nature: str | None  # where no real run decided it, what did
 
 
 def popovers(site: Path) -> list[Popover]:

@@ -17,6 +17,5 @@ import proofbook.runners.verify.command
 import tests.judging.programs
 import tests.runners.planned_ranks
 import tests.runners.program_ranks
-import tests.runners.vision_transformer
 
 gc.freeze()

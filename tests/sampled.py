@@ -17,6 +17,7 @@ from tests.processes import ROOT
 
 REFERENCE = sorted(ROOT.glob("content/traces/reference-*"))[0]
 SHORT_SECONDS = 6.0  # that a run may take; most take less than one
+CHEAP_SECONDS = 2.0  # of all its ranks, that the shortest run of an experiment may take
 # Of a run, what was measured; the rest was set, or names what was.
 MEASURED = ("epochs", "step_losses", "validation", "prediction", "ranks", "stages")
 NAMES = ("rank", "epoch", "step", "source", "destination")
@@ -50,20 +51,28 @@ def paths(trace: Trace, name: str) -> dict[str, str]:
     return found
 
 
+def _cost(one: tuple[Trace, str]) -> float:
+    run = one[0].runs[one[1]]
+    return run.timing.wall_seconds * run.world_size
+
+
 def sample() -> list[str]:
     """Of the shortest run of each experiment, and of others that add one, each kind of value once.
 
-    Of a run that adds none, one value.
+    Of a run that adds none, one value. An experiment without a cheap run is left to `make soak`,
+    unless it adds a kind.
     """
     found: list[str] = []
     known: set[tuple[bool, str]] = set()
-    first = {trace.experiment: (trace, name) for trace, name in reversed(short_runs())}
-    for trace, name in (*first.values(), *short_runs()):
+    runs = sorted(short_runs(), key=_cost)
+    cheap = [one for one in runs if _cost(one) <= CHEAP_SECONDS]
+    first = {trace.experiment: (trace, name) for trace, name in reversed(cheap)}
+    for trace, name in (*first.values(), *runs):
         is_shared = trace.runs[name].world_size > 1
         fields = paths(trace, name).items()
         kinds = {(is_shared, re.sub(OWN, r"\1", field)): path for field, path in fields}
         new = [path for kind, path in kinds.items() if kind not in known]
-        is_touched = any(path.startswith(f"{trace.experiment}.") for path in found)
-        found += new if new or is_touched else [*kinds.values()][:1]
+        is_first = first.get(trace.experiment) == (trace, name)
+        found += new if new or not is_first else [*kinds.values()][:1]
         known |= kinds.keys()
     return found

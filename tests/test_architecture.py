@@ -10,6 +10,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from functools import cache
 
 import pytest
@@ -36,6 +37,11 @@ def _sources(*parts):
     return sorted(path for part in parts for path in (ROOT / part).rglob("*.py"))
 
 
+@cache
+def _tree(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def _module(path):
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(["proofbook", *parts]).removesuffix(".__init__")
@@ -45,7 +51,7 @@ def _module(path):
 def _imports(path):
     """All that a file imports, also inside functions: modules, and the names taken from one."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -100,65 +106,25 @@ def test_only_what_handles_tensors_needs_torch():
     assert done.returncode == 0, done.stderr
 
 
-# Rooms, each with those that it may take from; the `__main__` of each package takes from all. The
-# judge holds the one rule of rounding for all that compares tensors.
-_ROOMS = {
-    "generator": """
-        content:
-        values: content
-        printing: content values
-        figures: content printing values
-        items: content printing values
-        checks: content figures items values
-        pages: checks content figures items printing values
-        website: checks content pages printing
-        export: content items pages printing values website
-        """,
-    "runners": """
-        system:
-        core.system: system
-        core.trace: core.system system
-        traces: core.trace system
-        core.declared: core.trace system
-        core.meters: core.system core.trace
-        core.ranks: core.declared core.meters core.system core.trace system
-        session: core.declared core.ranks core.system core.trace system traces
-        core.measuring: core.declared core.meters core.ranks core.system core.trace session \
-            system traces
-        closed_forms: core.declared core.trace
-        training: closed_forms core.ranks core.system core.trace system
-        simulate: core.meters core.ranks core.system core.trace system
-        planner: closed_forms core.declared core.meters core.trace simulate system traces
-        cluster: core.declared core.measuring core.system core.trace session system traces
-        judging: core.meters core.system core.trace
-        labs: judging system traces
-        plain: core.declared core.trace session system traces
-        verify: core.system core.trace judging system traces
-        commands: core.declared core.measuring core.system core.trace plain planner session \
-            system traces
-        experiments: closed_forms core.declared core.meters core.ranks core.system \
-            core.trace judging labs system traces training
-        """,
-}
+# Each room takes from those before it alone; the `__main__` of each package takes from all.
 ROOMS = {
-    package: {
-        room.strip(): {*others.split()}
-        for room, others in (line.split(":") for line in text.strip().splitlines())
-    }
-    for package, text in _ROOMS.items()
+    "generator": "content values printing figures items checks pages website export",
+    "runners": "system core.system core.trace traces core.declared core.meters core.ranks session "
+    "core.measuring closed_forms training simulate planner cluster judging labs plain verify "
+    "commands experiments",
 }
 
 
 @pytest.mark.parametrize("package", ROOMS)
 def test_rooms_take_from_each_other_in_one_direction(package):
-    rooms = ROOMS[package]
-    taken = {room: set() for room in rooms}
-    for room in rooms:
-        for names in _importers(
-            f"proofbook.{package}", f"{package}/{room.replace('.', '/')}"
-        ).values():
-            taken[room] |= {_room(package, name) for name in names} - {room}
-    assert taken == rooms
+    rooms = ROOMS[package].split()
+    for place, room in enumerate(rooms):
+        folder = f"{package}/{room.replace('.', '/')}"
+        taken = _importers(f"proofbook.{package}", folder).values()
+        found = {_room(package, name) for names in taken for name in names}
+        assert found <= {*rooms[: place + 1]}, room
+    held = {path.parent.name for path in (ROOT / package).glob("*/*.py")}
+    assert held - {"core"} <= {*rooms}
 
 
 def _room(package, module):
@@ -175,15 +141,14 @@ def test_what_every_trace_covers_stands_in_the_core():
 
 
 @pytest.mark.parametrize("package", ROOMS)
-def test_no_modules_and_no_rooms_import_each_other_in_a_circle(package):
+def test_no_modules_import_each_other_in_a_circle(package):
     """Also where an import is for the type checker alone."""
     modules = {_module(path): path for path in _sources(package)}
-    by_module = {name: (_imports(path) & modules.keys()) - {name} for name, path in modules.items()}
-    for taken in by_module, dict(ROOMS[package]):
-        while free := [name for name, names in taken.items() if not names & taken.keys()]:
-            for name in free:
-                del taken[name]
-        assert sorted(taken) == []
+    taken = {name: (_imports(path) & modules.keys()) - {name} for name, path in modules.items()}
+    while free := [name for name, names in taken.items() if not names & taken.keys()]:
+        for name in free:
+            del taken[name]
+    assert sorted(taken) == []
 
 
 _READ_EXPRESSIONS = {
@@ -199,7 +164,7 @@ def test_no_python_writes_the_text_of_an_expression():
 
 def _written(path):
     """Calls in a file that evaluate a text which Python put together, here or in a function."""
-    nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    nodes = [*ast.walk(_tree(path))]
     made = {target for node in nodes if isinstance(node, ast.Assign) and _is_joined(node.value)
             for target in map(ast.unparse, node.targets)}  # fmt: skip
     for function in (node for node in nodes if isinstance(node, ast.FunctionDef)):
@@ -219,39 +184,15 @@ def _is_joined(node):
     return isinstance(node, ast.JoinedStr | ast.BinOp)
 
 
-# Which text the modules of a room, or one module, search with patterns. What pages print is no such
-# text: it was known before.
-_SEARCHED = {
-    "checks/": "names of runs, in claims",
-    "content/": "YAML and Markdown that authors wrote, names in code",
-    "export/": "style sheets, and text for formats of others",
-    "figures/": "names of fields",
-    "items/": "numbers and conditions that authors wrote, printed numbers",
-    "printing/": "names, expressions, and signs that stand for these in Markdown",
-    "values/": "expressions",
-    "pages/elements/programs.py": "Markdown's fences, and code",
-    "pages/elements/questions.py": "sentences of a question",
-    "pages/environment.py": "reasons of skipped runs",
-    "pages/term_links.py": "spellings of terms",
-    "pages/views/": "names of fields and of devices, sentences of statements, formulas",
-    "website/guest_plugin.py": "fences of Markdown",
-    "website/page_html.py": "the HTML of MkDocs",
-    "website/publish.py": "style sheets",
-    "website/search.py": "words of the search's entries",
-}
-
-
 def test_only_the_edge_to_mkdocs_applies_patterns_to_html():
-    importers = {path.removeprefix("generator/") for path in _importers("re", "generator")}
-    assert [path for path in sorted(importers) if not path.startswith((*_SEARCHED,))] == []
-    printing = {path for path in importers if not path.startswith("content/")}
-    within = {path: list(_tags_in_patterns(ROOT / "generator" / path)) for path in printing}
-    assert {path for path, patterns in within.items() if patterns} == {"website/page_html.py"}
+    found = {path for path in _importers("re", "generator") if any(_tags_in_patterns(ROOT / path))}
+    printing = {path for path in found if not path.startswith("generator/content/")}
+    assert printing == {"generator/website/page_html.py"}
 
 
 def _tags_in_patterns(path):
     """Patterns in a file that name a tag or an attribute."""
-    for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for call in ast.walk(_tree(path)):
         if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("re."):
             for text in (node.value for node in ast.walk(call) if isinstance(node, ast.Constant)):
                 if isinstance(text, str) and re.search(r"(?<!\?)(?<!P)</?\??[a-z]|\w=\"", text):
@@ -262,11 +203,9 @@ def test_the_tables_of_scripts_and_styles_name_elements():
     """By a name that no element has, a page would not get what it needs."""
     classes = {
         node.name for path in _sources("generator/pages")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ClassDef)
+        for node in ast.walk(_tree(path)) if isinstance(node, ast.ClassDef)
     }  # fmt: skip
-    needs = " ".join([*SCRIPTS.values(), *STYLES.values()])
-    named = {*needs.split()}
+    named = {*" ".join([*SCRIPTS.values(), *STYLES.values()]).split()}
     assert {name for name in named if name[0].isupper()} <= classes
 
 
@@ -286,3 +225,43 @@ def test_templates_read_and_change_nothing():
         called = {node.attr for node in calls if isinstance(node, nodes.Getattr)}
         assert called & _CHANGES == set(), path.name
         assert [*tree.find_all((nodes.ExprStmt, nodes.NSRef))] == [], path.name
+
+
+VAGUE = {"one", "found", "said", "shown", "seen", "it", "item", "entry", "thing"}
+LONG = 8  # lines of a function, beyond which a reader has forgotten what a vague name is
+MOST_VAGUE, MOST_SHARED = 40, 15
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _bound(node):
+    """The names that a function binds, with their lines, but not those of functions in it."""
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield name, child.lineno
+            case ast.MatchAs(name=name) | ast.MatchStar(name=name) | ast.ExceptHandler(name=name):
+                yield name, child.lineno
+        if not isinstance(child, _FUNCTIONS):
+            yield from _bound(child)
+
+
+def test_long_functions_bind_no_vague_names():
+    places = [
+        f"{path}:{line}: {name} in {function.name}"
+        for path in _sources("runners", "generator", "requirements")
+        for function in ast.walk(_tree(path))
+        if isinstance(function, _FUNCTIONS) and function.end_lineno - function.lineno >= LONG
+        for name, line in _bound(function)
+        if name in VAGUE
+    ]
+    assert len(places) <= MOST_VAGUE, "\n".join(places)
+
+
+def test_a_class_has_its_name_for_itself():
+    files = defaultdict(set)
+    for path in _sources("runners", "generator", "requirements"):
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.ClassDef):
+                files[node.name].add(str(path))
+    shared = {name: sorted(paths) for name, paths in files.items() if len(paths) > 1}
+    assert len(shared) <= MOST_SHARED, shared

@@ -11,9 +11,10 @@ import sys
 import time
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 
-from tests.audit import axe, eslint, gift, lighthouse, vnu
+from tests.audit import axe, checkers, gift, lighthouse
 from tests.audit.server import served
 from tests.audit.tools import ToolError
 from tests.conftest import ROOT
@@ -31,11 +32,13 @@ TOOLS = {
 
 def _problems(tool: str, found: list[Path], address: str) -> Iterator[tuple[str, str]]:
     names = [path.relative_to(SITE).as_posix() for path in found]
-    if tool in ("eslint", "gift"):
-        return {"eslint": eslint, "gift": gift}[tool].problems()
-    if tool == "vnu":
-        return vnu.problems(SITE, found)
-    return {"axe": axe, "lighthouse": lighthouse}[tool].problems(address, names)
+    return {
+        "eslint": checkers.eslint,
+        "gift": gift.problems,
+        "vnu": partial(checkers.vnu, SITE, found),
+        "axe": partial(axe.problems, address, names),
+        "lighthouse": partial(lighthouse.problems, address, names),
+    }[tool]()
 
 
 def main() -> int:

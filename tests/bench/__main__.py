@@ -26,7 +26,8 @@ def main() -> int:
     warnings.simplefilter("ignore")
     for name in chosen:
         print(f"\n{name}: {BENCHES[name]}", flush=True)
-        for line in importlib.import_module(f"tests.bench.{name}").ratios():
+        module = {"commands": "authors", "serve": "authors"}.get(name, name)
+        for line in getattr(importlib.import_module(f"tests.bench.{module}"), name)():
             print(f"  {line}", flush=True)
     return 0
 

@@ -171,7 +171,7 @@ def _here(name: str, size: Size, folder: Path) -> Iterator[Ratio]:
         yield Ratio(f"{meter}, a step of {name}", "without", taken[with_it], taken[without])
 
 
-def ratios() -> Iterator[Ratio]:
+def meters() -> Iterator[Ratio]:
     """Each meter against the same loop without it, for a tiny and a large model."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:

@@ -86,7 +86,7 @@ def _measured(strategy: str, folder: Path) -> dict[str, list[float]]:
     }
 
 
-def ratios() -> Iterator[Ratio]:
+def verify() -> Iterator[Ratio]:
     """A watched step against an unwatched one, under DDP and under FSDP2."""
     for strategy in ("DDP", "FSDP2"):
         with tempfile.TemporaryDirectory() as folder:

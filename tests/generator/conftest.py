@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -74,22 +75,26 @@ class Copy:
         experiment, run = path.split(".")
         return json.loads(self.trace(experiment, machine).read_text())["runs"][run]
 
+    @contextmanager
+    def rewritten(self, experiment, machine="reference-frozen"):
+        """A trace's JSON, which is written again."""
+        file = self.trace(experiment, machine)
+        document = json.loads(file.read_text())
+        yield document
+        write(file, document)
+
     def change_run(self, path, machine="reference-frozen", **fields):
         """Overwrite fields of a run in a trace's JSON, and what follows from them."""
         experiment, run = path.split(".")
-        file = self.trace(experiment, machine)
-        document = json.loads(file.read_text())
-        document["runs"][run].update(fields)
-        as_recorded(document["runs"][run])
-        write(file, document)
+        with self.rewritten(experiment, machine) as trace:
+            trace["runs"][run].update(fields)
+            as_recorded(trace["runs"][run])
 
     def remove_run(self, path, machine="reference-frozen"):
         """Let a machine lack a run."""
         experiment, run = path.split(".")
-        file = self.trace(experiment, machine)
-        document = json.loads(file.read_text())
-        del document["runs"][run]
-        write(file, document)
+        with self.rewritten(experiment, machine) as trace:
+            del trace["runs"][run]
 
     def add_machine(self, name, *experiments):
         """A second machine that has measured some experiments, and is the one shown."""

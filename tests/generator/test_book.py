@@ -3,38 +3,26 @@
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
+import proofbook.generator.pages.press  # noqa: F401 the kinds of items are what makes files of questions whole
+from proofbook.generator.checks import content_checks
+from proofbook.generator.checks.claim_checks import broken_laws
+from proofbook.generator.content import keys
+from proofbook.generator.content.documents import read
 from proofbook.generator.content.errors import ContentError, ContentErrors
-from proofbook.generator.content.reading import load
-from tests.generator.conftest import fresh
+from proofbook.generator.content.lab import WrongFile
+from proofbook.generator.content.reading import FILES, documents, load
+from proofbook.generator.values.evaluation import Evidence
+from tests.generator import scenes
+from tests.generator.conftest import FROZEN, fresh, render
 from tests.generator.scenes import readers_tried
 from tests.recorded import sealed, write
+from tests.whole_pages import machines_behind
 
 QUIZ = "topics/averaging/quiz.yml"
-
-
-def test_mistakes_of_all_files_come_together_sorted_by_place(copy):
-    copy.edit(QUIZ, "        why: The losses agree.\n", "")
-    copy.edit("site.yml", "called: parts", "caled: parts")
-    copy.edit("topics/sharding/topic.yml", "order: 1", "order: first")
-    copy.edit("topics/sharding/experiment.yml", "cut in two.", "cut in 2.")
-    files = [error.split(":")[0] for error in copy.errors()]
-    assert files == [
-        "content/site.yml",
-        f"content/{QUIZ}",
-        "content/topics/sharding/experiment.yml",
-        "content/topics/sharding/topic.yml",
-    ]
-
-
-def test_a_mode_without_its_file_and_a_file_without_its_mode_are_refused(copy):
-    copy.edit("topics/sharding/topic.yml", "  experiment:", "  trace: What?\n  experiment:")
-    copy.edit("topics/averaging/topic.yml", "  trace: What happens to one batch?", "  deep: Why?")
-    errors = copy.errors()
-    assert any("'trace' stands under modes:, but not in the folder" in e for e in errors)
-    assert any("'trace' stands not under modes:, but in the folder" in e for e in errors)
 
 
 def test_a_mode_whose_file_cannot_be_read_is_told_once(copy):
@@ -125,14 +113,6 @@ def test_the_machine_is_the_asked_one_then_the_noted_one_then_the_reference(copy
     assert copy.load("desk").machine.name == "desk"
 
 
-def test_an_experiment_that_this_machine_lacks_is_taken_whole_from_the_reference(copy):
-    copy.add_machine("desk", "tiny_memory")
-    book = copy.load()
-    own, borrowed = book.traces["tiny_memory"], book.traces["tiny_training"]
-    assert (own.machine.name, borrowed.machine.name) == ("desk", "reference-frozen")
-    assert copy.errors() == []
-
-
 def test_questions_set_apart_in_another_file_belong_to_the_topic_and_keep_ids_unique(copy):
     folder = copy.content / "topics" / "sharding"
     text = (folder / "quiz.yml").read_text()
@@ -155,3 +135,228 @@ def test_what_several_places_of_a_file_have_from_one_cause_is_one_line():
 def test_a_build_reads_no_try(copy):
     readers_tried(copy)
     assert copy.load().tries == ()
+
+
+# --- keys that an author misspells or leaves out
+
+
+def _swapped(key):
+    middle = len(key) // 2
+    return key[: middle - 1] + key[middle] + key[middle - 1] + key[middle + 1 :]
+
+
+WAYS = (
+    _swapped,
+    str.upper,
+    "{}s".format,
+    lambda key: key.replace("_", "-") if "_" in key else key.capitalize(),
+)
+
+
+def _told(source, text, model):
+    try:
+        read(source, text, model)
+    except ContentErrors as errors:
+        return str(errors).splitlines()
+    return []
+
+
+def _keys():
+    """Each key of each part that the frozen book writes, once: its file, its place, its model."""
+    known = set()
+    for document in documents(FROZEN)[0]:
+        model, source = type(document.model), document.source
+        for path, place in source.places.items() if model in FILES.values() else ():
+            holding = keys.models_at(model, path[:-1])
+            part = next(
+                (one for one in holding if path[-1:] and path[-1] in keys.properties(one)), None
+            )
+            if part and (part, path[-1]) not in known:
+                known.add((part, path[-1]))
+                yield source, path[-1], place.key.start_mark.index, part, model
+
+
+def test_a_misspelt_key_is_told_with_the_one_that_was_meant_in_every_part():
+    for number, (source, key, begin, part, model) in enumerate(_keys()):
+        way = WAYS[number % len(WAYS)]
+        wrong = key.upper() if way(key) in keys.properties(part) else way(key)
+        text = source.text[:begin] + wrong + source.text[begin + len(key) :]
+        said = f"unknown key {wrong!r}; did you mean {key!r}?"
+        assert any(said in line for line in _told(source.file, text, model)), (source.file, said)
+    assert number > 300
+
+
+ITEM = "items:\n  - {id: one, "
+ORDER = f"{ITEM}kind: order, stem: In which order?}}\n"
+PIECES = "{text: A, why: B}, {text: A, wyh: B, by: a.b}, {text: A, why: B, by: a.b}"
+OPTIONS = "[{text: A, why: B, rihgt: true}, {}]"
+WHY = "'why' (the reason, shown with the answer)"
+QUIZ = "topics/*/quiz*.yml"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "told"),
+    [
+        (QUIZ, ORDER,
+         ["2:5: missing key 'pieces' (several, at least 3, at most 6, each with 'text', 'why', "
+          "'by' or 'recorded')"]),
+        (QUIZ, f"{ITEM}kind: order, pieces: [{PIECES}]}}\n",
+         ["2:5: missing key 'stem' (the question)", "2:37: missing key 'by' or 'recorded'",
+          "2:66: unknown key 'wyh'; did you mean 'why'?"]),
+        (QUIZ, f"{ITEM}stem: Why?, options: {OPTIONS}}}\n",
+         ["2:55: unknown key 'rihgt'; did you mean 'right'?",
+          f"2:69: missing keys {WHY}, 'text' or 'gives', 'right_if' or 'refuted_by' or 'decides' "
+          "or 'right' or 'misconception' or 'gives'"]),
+        (QUIZ, f"{ITEM}stem: Why?, Kind: number, answer: '1'}}\n",
+         [f"2:5: missing key {WHY}", "2:27: unknown key 'Kind'; did you mean 'kind'?"]),
+        (QUIZ, f"{ITEM}stem: Why?, kind: oder}}\n",
+         ["2:33: no kind 'oder'; did you mean 'order'?"]),
+        ("claims/*.yml", "claims: [{id: one, sasy: Two.}]\n",
+         ["1:10: missing keys 'predicted' (an expression over settings, a formula, or another "
+          "run), 'observed' (an expression over what a run measured)",
+          "1:20: unknown key 'sasy'; did you mean 'says'?"]),
+        ("topics/*/recall.yml",
+         "title: A\nintroduction: B\nfigures: [{id: b, kind: play, runs: []}]\n",
+         ["1:1: missing key 'afterword' (below it)",
+          "3:11: missing keys 'title' (its heading), 'caption' (what to see in it), "
+          "'runs' or 'growth'"]),
+    ],
+)  # fmt: skip
+def test_all_that_a_part_lacks_is_told_at_once_with_what_it_is(pattern, text, told):
+    lines = [line.partition(":")[2] for line in _told("q.yml", text, FILES[pattern])]
+    assert lines == told
+
+
+def test_the_changes_of_a_wrong_program_must_fit_the_solution_and_make_python(tmp_path):
+    (tmp_path / "solved.py").write_text('"""Right."""\none = 1\ntwo = 2\n')
+    changes = ["-three = 3", "-one = 1\n      +one = 3)", "-one = 1", "-one = 1\n      *two"]
+    text = "programs:\n" + "".join(
+        f"  p{number}:\n    mistake: A.\n    fails: same\n    changes: |\n      {one}\n"
+        for number, one in enumerate(changes)
+    )
+    (tmp_path / "wrong.yml").write_text(text)
+    evidence = SimpleNamespace(book=SimpleNamespace(root=tmp_path))
+    errors = content_checks._wrong_programs(evidence.book, read("wrong.yml", text, WrongFile))
+    assert [str(error) for error in errors] == [
+        "wrong.yml:6:7: 'three = 3' is no line of the program; copy it from there, as it is "
+        "indented",
+        "wrong.yml:11:7: with these changes it is no Python: unmatched ')': 'one = 3)'",
+        "wrong.yml:23:7: mark lines with @ or -, and behind them those to add with +",
+    ]
+
+
+# --- several machines in one book
+
+
+@pytest.mark.parametrize("load", [0.04, 0.4])
+def test_pages_say_that_a_machine_was_busy_while_it_measured(copy, load):
+    with copy.rewritten("tiny_memory") as trace:
+        trace["quiet"] = {"load_before_share": 0.0, "load_after_share": load, "canaries": {}}
+    pages = render(copy.load())
+    said = {path for path, page in pages.items() if "Other processes used its cores" in page}
+    used = {path for path, page in pages.items() if "traces/reference-frozen/tiny_memory" in page}
+    timed = {path for path in used if re.search(r"\d\s(ms|s)</a>", pages[path])}
+    assert said == (timed - {"evidence/tiny_memory.md"} if load > 0.05 else set())
+
+
+def test_a_law_that_fails_names_the_run_with_another_setting_than_the_references(copy):
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    run = copy.recorded("tiny_memory.whole", "desk")
+    ranks, settings = run["ranks"], run["settings"]
+    ranks[0]["memory"]["peak_bytes"] *= 3
+    key = next(iter(settings))
+    changed = {**settings, key: settings[key] + 1}
+    copy.change_run("tiny_memory.whole", "desk", ranks=ranks, settings=changed)
+    book = copy.load()
+    failed = [str(one) for one in broken_laws(book, Evidence(book).judged_claims)]
+    said = f"; tiny_memory.whole has {key} {changed[key]}, the reference machine {settings[key]}"
+    assert failed
+    assert all(line.endswith(said) for line in failed if "tiny_memory.whole." in line)
+
+
+def test_a_stale_trace_of_this_machine_stands_in_for_none(copy):
+    """Then the message's remedy, `run`, measures it: it is no longer fresh."""
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    copy.trace("tiny_memory").unlink()
+    book = copy.strict(lambda trace: trace.experiment == "tiny_memory")
+    assert "tiny_memory" not in book.traces
+
+
+def test_links_know_the_digest_of_a_question_whichever_machine_it_comes_from(copy):
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    copy.change_run("tiny_memory.whole_budget", machine="desk", status="completed", error=None)
+    pages = render(copy.load())
+    marks = re.search(r'data-page="sharding/deep" data-items="([^"]*)"', pages["topics/index.md"])
+    pairs = (one.lstrip("!").split(":") for one in marks[1].split())
+    known = {name: digests for name, *digests in pairs}
+    asks = pages["topics/sharding/deep-what-a-split-saves.md"]
+    asked = dict(re.findall(r'data-item="([^"]+)" data-digest="([^"]+)"', asks))
+    assert asked
+    assert all(digest in known[name] for name, digest in asked.items())
+
+
+def test_a_run_of_this_machine_is_lent_by_no_other_and_shown_on_the_reference_machines_pages(copy):
+    for name in ("attic", "desk"):
+        copy.add_machine(name, "tiny_memory")
+    copy.remove_run("tiny_memory.halves_budget")
+    copy.remove_run("tiny_memory.halves", "desk")
+    evidence = Evidence(copy.load())
+    for one in (evidence, evidence.reference):
+        assert one.printable("tiny_memory.halves_budget.seed").machines == {"desk"}
+    assert evidence.printable("tiny_memory.halves.seed").machines == {"reference-frozen"}
+
+
+def test_each_run_that_a_machine_lacks_is_lent_by_the_first_that_has_it(copy):
+    for name in ("desk", "attic"):
+        copy.add_machine(name, "tiny_memory", "tiny_training")
+    for run in ("halves", "halves_budget"):
+        copy.remove_run(f"tiny_memory.{run}", "desk")
+    copy.remove_run("tiny_memory.halves_budget")
+    evidence = Evidence(copy.load("desk"))
+    lenders = {"halves": "reference-frozen", "halves_budget": "attic"}
+    for run, machine in lenders.items():
+        assert evidence.printable(f"tiny_memory.{run}.seed").machines == {machine}
+
+
+def test_a_verdict_over_two_machines_is_given_by_the_one_that_has_all_runs(copy):
+    copy.add_machine("desk", "tiny_memory")
+    copy.append(
+        "claims/tiny_memory.yml",
+        "  - id: over-both\n    kind: observation\n    says: The peak is the other model.\n"
+        "    predicted: tiny_training.single.model.bytes\n    relation: equals\n"
+        "    observed: tiny_memory.whole.ranks[0].memory.peak_bytes\n",
+    )
+    outcome = Evidence(copy.load()).judged("over-both")
+    assert outcome.machine == "reference-frozen"
+    assert outcome.predicted.machines == outcome.observed.machines == {"reference-frozen"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "topic"),
+    [
+        ({}, None),
+        ({"timing": {"wall_seconds": 1.0}}, "averaging"),  # too few steps for a time of a step
+        ({"epochs": []}, "averaging"),
+    ],
+)
+def test_a_topic_shows_the_reference_machine_where_this_one_lacks_a_value_of_it(
+    copy, changed, topic
+):
+    """A run that ended as declared and has no such value: no row is left without its number."""
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    copy.change_run(scenes.AVERAGED, "desk", **changed)
+    pages = render(copy.load())
+    lessons = {path: text for path, text in pages.items() if path.startswith("topics/")}
+    for path, text in lessons.items():
+        if topic and path.startswith(f"topics/{topic}/"):
+            assert "desk" not in machines_behind(text, text), path
+    assert any("desk" in machines_behind(text, text) for text in lessons.values())
+    assert not any("not measured here" in text for text in lessons.values())
+
+
+def test_a_try_of_a_run_that_this_machine_skipped_shows_the_number_of_the_try(copy):
+    scenes.readers_tried(copy)
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    copy.change_run(scenes.AVERAGED, "desk", **scenes.SKIPPED)
+    pages = render(load(copy.content, None, fresh, with_tries=True))
+    assert '<span class="pb-label">0.600</span>' in pages["topics/averaging/try.md"]

@@ -1,13 +1,14 @@
 """Questions as files of other programs, read back with the keys of their verdicts, and the class.
 
-Of QTI there is no light reader, so the standard library reads what the specifications name.
+Of QTI there is no light reader, so the standard library reads what the specifications name. GIFT is
+read by `make audit`.
 """
 
 import io
 import re
 import sqlite3
 import zipfile
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -20,7 +21,7 @@ from proofbook.generator.pages.elements import programs as listing
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
 from tests import exported
-from tests.exported import bare, gift_kinds, made
+from tests.exported import bare, made
 from tests.generator.test_main import run  # noqa: F401  (a fixture)
 
 
@@ -39,72 +40,6 @@ def keys(real_evidence):
     return exported.keys(real_evidence)
 
 
-def assert_keys(read, kept, keys):
-    assert read.keys() == {one.id for one in kept}
-    for name, key in read.items():
-        _, right = keys[name]
-        assert key == (pytest.approx(right, rel=1e-9) if isinstance(key, float) else right), name
-
-
-def test_a_reader_of_gift_finds_every_question_with_its_key(found, keys, real_evidence):
-    content, kept = made("gift", found, real_evidence)
-    read = read_gift(content.decode())
-    assert {name: one[0] for name, one in read.items()} == gift_kinds(kept)
-    assert not re.search(rb"^=(?:%0%)?[\d.]+(?::[\d.]*)?e", content, re.MULTILINE)
-    assert_keys({name: one[1] for name, one in read.items()}, kept, keys)
-    assert {name for name, one in read.items() if one[2]} == {
-        one.id for one in kept if one.solution
-    }
-
-
-ESCAPED = re.compile(r"\\([~=#{}:n\\])")
-GIFT_QUESTION = re.compile(r"::([^:]+)::([^{}]+)\{([^{}]*)\}")
-GIFT_ANSWER = re.compile(r"\s*([=~])(?:%(-?[\d.]+)%)?([^=~#]+)(?:#([^=~#]*))?")
-MASKED = 0xE000  # characters of no script, for what was escaped while the format's own are read
-
-
-def read_gift(text):
-    """What Moodle's documentation of the format says: by title the kind, key and feedback."""
-    text = ESCAPED.sub(lambda one: chr(MASKED + ord(one[1])), text)
-    text = re.sub(r"^(?://|\$CATEGORY:).*$", "", text, flags=re.MULTILINE)
-    assert not GIFT_QUESTION.sub("", text).strip()
-    asked = GIFT_QUESTION.findall(text)
-    read = {title: (*gift_key(body), told) for title, body, told in map(gift_parts, asked)}
-    assert len(read) == len(asked)
-    return read
-
-
-def gift_parts(question):
-    title, _, body = question
-    answers, _, told = body.partition("####")
-    return title, answers.strip(), told.strip()
-
-
-def gift_key(body):
-    is_number, body = body.startswith("#"), body.removeprefix("#")
-    assert not GIFT_ANSWER.sub("", body).strip()
-    answers = [(mark, share and float(share), text) for mark, share, text, _ in
-               GIFT_ANSWER.findall(body)]  # fmt: skip
-    right = [text for mark, share, text in answers
-             if (share > 0 if share != "" else mark == "=")]  # fmt: skip
-    if is_number:
-        (value,) = right
-        number, within = map(float, value.split(":"))
-        assert within >= 0
-        return "Numerical", number
-    if any(mark == "~" for mark, _, _ in answers):
-        return "MC", {unmasked(one) for one in right}
-    if all("->" in text for text in right):
-        return "Matching", {unmasked(one): unmasked(other) for one, other in
-                            (text.split("->") for text in right)}  # fmt: skip
-    return "Short", unmasked(right[0])
-
-
-def unmasked(text):
-    text = re.sub("[\ue000-\ue07f]", lambda one: chr(ord(one[0]) - MASKED).replace("n", "\n"), text)
-    return bare(text)
-
-
 def test_a_package_of_qti_holds_every_question_with_its_key(found, keys, real_evidence):
     content, kept = made("qti-1.2", found, real_evidence)
     package = zipfile.ZipFile(io.BytesIO(content))
@@ -117,7 +52,10 @@ def test_a_package_of_qti_holds_every_question_with_its_key(found, keys, real_ev
             one.tag = one.tag.rpartition("}")[2]
         for one in root.iter("item"):
             read[one.get("ident")] = qti_key(one)
-    assert_keys(read, kept, keys)
+    assert read.keys() == {one.id for one in kept}
+    for name, key in read.items():
+        _, right = keys[name]
+        assert key == (pytest.approx(right, rel=1e-9) if isinstance(key, float) else right), name
 
 
 def qti_key(item):
@@ -219,6 +157,7 @@ def test_a_question_that_uses_a_word_of_the_book_explains_it_once(found, word):
 
 def test_the_cases_of_an_item_make_a_pool_from_which_one_is_asked(found, real_evidence):
     content, kept = made("gift", found, real_evidence)
+    assert not re.search(rb"^=(?:%0%)?[\d.]+(?::[\d.]*)?e", content, re.MULTILINE)  # no exponents
     pools = {}
     for line in content.decode().splitlines():
         if line.startswith("$CATEGORY:"):
@@ -269,19 +208,14 @@ def test_the_same_book_gives_the_same_bytes(evidence, name):
 
 
 def test_every_question_is_in_the_file_or_named_as_left_out(run, tmp_path, evidence):  # noqa: F811
-    paths = {name: tmp_path / name for name in formats.LACKS}
-    code, out, _ = run("export", *(f"--{name}={path}" for name, path in paths.items()))
-    assert code == 0
     found, left = questions(evidence, evidence.book.topics)
-    assert all(f"in no file, since {why}: {', '.join(ids)}" in out for why, ids in left.items())
-    lines = out.splitlines()
-    for path in paths.values():
-        first, *more = lines[
-            next(at for at, one in enumerate(lines) if one.startswith(str(path))) :
-        ]
-        own = takewhile(lambda one: one.startswith("  "), more)
-        left = sum(1 + one.rpartition(": ")[2].count(", ") for one in own if "left out" in one)
-        assert int(re.search(r": (\d+) questions", first)[1]) + left == len(found)
+    for name in formats.LACKS:
+        code, out, _ = run("export", f"--{name}={tmp_path / name}")
+        assert code == 0
+        assert all(f"in no file, since {why}: {', '.join(ids)}" in out for why, ids in left.items())
+        lines = [one for one in out.splitlines() if "left out" in one]
+        num_left = sum(1 + one.rpartition(": ")[2].count(", ") for one in lines)
+        assert int(re.search(r": (\d+) questions", out)[1]) + num_left == len(found)
 
 
 @pytest.mark.parametrize(

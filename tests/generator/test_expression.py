@@ -1,6 +1,7 @@
 """Expressions: what an author may write, what it comes to, and that nothing else gets through."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from proofbook.generator.content.errors import ContentError
 from proofbook.generator.values.calculator import parsed
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.expression import compiled
-from proofbook.generator.values.filters import FUNCTIONS, ended, shape
+from proofbook.generator.values.filters import FUNCTIONS
 from proofbook.generator.values.value import AbsentError, ExpressionError
 
 MEMORY, TRAINING = "tiny_memory.whole", "tiny_training.averaged"
@@ -52,25 +53,6 @@ def test_a_value_has_its_text_its_kind_and_its_formula(evidence, expression, sho
     assert str(value).replace("\u00a0", " ") == shown
     assert value.kind == kind
     assert value.formula == (formula or expression)
-
-
-@pytest.mark.parametrize(
-    ("expression", "path", "keys", "by"),
-    [
-        (f"{MEMORY}.ranks[0].rank", MEMORY, ("ranks", 0, "rank"), None),
-        (f"{MEMORY}.model.layers['layer1'].bytes", MEMORY, ("model", "layers", "layer1", "bytes"),
-         None),
-        (f"{TRAINING}.timing.step | median", TRAINING, ("timing", "step"), None),
-        (f"{TRAINING}.stages['load'].shape_out | shape", TRAINING, ("stages", "load", "shape_out"),
-         shape),
-        (f"ended({MEMORY}_budget)", f"{MEMORY}_budget", (), ended),
-        ("cited['fp32-width']", "cited", ("fp32-width",), None),
-        ("machine.num_cores", "machine", ("num_cores",), None),
-    ],
-)  # fmt: skip
-def test_a_field_is_read_as_its_expression_is(evidence, expression, path, keys, by):
-    value, read = evidence.value(expression), evidence.reading(path, *keys, by=by)
-    assert (read, read.formula, read.origin) == (value, value.formula, value.origin)
 
 
 def test_a_field_that_is_empty_is_no_value_and_one_that_does_not_exist_is_an_error(evidence):
@@ -154,14 +136,6 @@ def test_any_text_is_an_expression_or_refused(text):
         expression.evaluate(dict.fromkeys(expression.names, Watched()), FUNCTIONS)
 
 
-def test_what_an_evaluation_touched_is_known(evidence):
-    found = evidence.evaluate(
-        "tiny_training.averaged.epochs[-1].loss * tiny_training.single.settings.num_samples"
-    )
-    assert [*found.runs] == ["tiny_training.averaged", "tiny_training.single"]
-    assert [*found.measured] == ["tiny_training.averaged.epochs[4].loss"]
-
-
 def test_arithmetic_over_two_runs_is_done_on_a_machine_that_has_both_or_is_an_error(copy):
     over_both = "tiny_memory.whole.model.bytes / tiny_training.single.model.bytes"
     copy.add_machine("desk", "tiny_memory")
@@ -194,3 +168,66 @@ def test_a_value_that_only_this_machine_lacks_is_no_mistake_but_a_typo_is(copy):
     assert evidence.printable("tiny_memory.whole.ranks[0].num_parameters").absent
     assert evidence.why_unprintable(evidence.evaluate("tiny_memory.whole.settings.sead"))
     assert evidence.why_unprintable(evidence.evaluate("tiny_memory.whole.ranks[9].rank"))
+
+
+# --- outcomes: in words, explained by the recorded bytes, and never by a declaration
+
+
+RUN = "tiny_memory.whole_budget"
+ERROR = {
+    "kind": "out_of_memory", "message": "no", "phase": "backward", "rank": 0, "step": 0,
+    "requested_bytes": 40_000, "held_bytes": 100_000,
+}  # fmt: skip
+
+
+def words(copy, **fields):
+    copy.change_run(RUN, **fields)
+    return str(Evidence(copy.load()).evaluate(f"ended({RUN})").result)
+
+
+FULL = {**ERROR, "message": "std::bad_alloc", "requested_bytes": None}
+
+
+@pytest.mark.parametrize(
+    ("error", "budget_bytes", "is_explained"),
+    [
+        (ERROR, 120_000, True),  # what was held fits, and the request does not
+        (FULL, 200_000, True),  # a heap that had less left than it grows by
+        (FULL, 100_000 + (1 << 20), False),
+        (ERROR, 1_200_000, False),  # there was room
+        (ERROR, 140_000, False),  # it would have fitted to the byte
+        (ERROR, 99_999, False),  # more was held than allowed
+        (ERROR, None, False),
+        ({**ERROR, "held_bytes": None}, 120_000, False),
+        ({**ERROR, "kind": "exception"}, 120_000, False),
+    ],
+)
+def test_memory_is_the_reason_where_the_budget_explains_it(copy, error, budget_bytes, is_explained):
+    rest = "" if is_explained else ", not explained by the budget"
+    told = words(copy, error=error, budget_bytes=budget_bytes)
+    assert told == f"out of memory in backward{rest}"
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "told"),
+    [
+        ("died", {"kind": "signal", "signal": "SIGKILL"}, "killed by SIGKILL in a step"),
+        ("deadlocked", {"kind": "hang", "rank": None}, "deadlocked in a step"),
+        ("deadlocked", {"kind": "timed_out"}, "deadlocked in a step until the time-out"),
+        ("failed", {"kind": "exception"}, "failed with an exception in a step"),
+    ],
+)
+def test_other_outcomes_name_their_phase_and_cause(copy, status, error, told):
+    error = {"message": "", "phase": "step", "rank": 1, "step": 2, "requested_bytes": None, **error}
+    assert words(copy, status=status, error=error) == told
+
+
+@pytest.mark.parametrize(("field", "value"), [("status", "completed"), ("budget_bytes", 1 << 40)])
+def test_neither_a_declaration_nor_a_larger_budget_saves_a_law_about_memory(real, field, value):
+    run, law = "wide_fsdp_budget", "lm-out-of-memory-in-forward@large_model.wide_fsdp_budget"
+    assert Evidence(real).judged(law).verdict == "holds"
+    shown = real.traces["large_model"]
+    ended = shown.trace.runs[run].model_copy(update={field: value})
+    trace = shown.trace.model_copy(update={"runs": {**shown.trace.runs, run: ended}})
+    traces = {**real.traces, "large_model": replace(shown, trace=trace)}
+    assert Evidence(replace(real, traces=traces)).judged(law).is_broken_law

@@ -1,21 +1,22 @@
-"""The generator's commands as a person calls them, and how a book is put on disk."""
+"""The generator's commands as a person calls them, and `show` of the runners'."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 from proofbook.generator import __main__ as commands
 from proofbook.generator.__main__ import main
-from proofbook.generator.content import keys
-from proofbook.generator.content.reading import FILES, documents, load
-from proofbook.generator.pages.press import Press
+from proofbook.generator.content.reading import load
 from proofbook.generator.values.filters import FUNCTIONS, OF_CLAIMS
-from proofbook.generator.website import publish
+from proofbook.runners.__main__ import main as main_of_runners
 from proofbook.runners.closed_forms.steps import LAWS
+from proofbook.runners.commands.show import lines
+from proofbook.runners.core.trace import machine
 from proofbook.runners.traces import files as traces
-from tests.generator.conftest import CONTENT
+from tests.generator.conftest import render
+from tests.processes import python
+from tests.recorded import write
 
 
 @pytest.fixture
@@ -31,70 +32,6 @@ def run(copy, capsys, monkeypatch):
         return code, said.out, said.err
 
     return call
-
-
-@pytest.fixture
-def out(tmp_path):
-    return tmp_path / "site" / "pages"
-
-
-@pytest.fixture
-def build(copy, out):
-    """Bring the folder of pages to what the copy says now."""
-
-    def bring():
-        book = copy.load()
-        publish.sync_folder(out, publish.site_files(book, copy.content, Press()))
-
-    return bring
-
-
-def stamps(folder):
-    return {path: path.stat().st_mtime_ns for path in folder.rglob("[!.]*") if path.is_file()}
-
-
-def test_a_build_writes_the_book_and_then_only_the_pages_whose_numbers_changed(build, out, copy):
-    build()
-    for page in ("index.md", "evidence.md", "retracted.md", "topics/sharding/experiment.md"):
-        assert (out / page).is_file()
-    trace = out / "traces" / "reference-frozen" / "tiny_memory.json"
-    assert trace.read_bytes() == copy.trace("tiny_memory").read_bytes()
-    before = stamps(out)
-    build()
-    assert stamps(out) == before
-    model = copy.recorded("tiny_training.averaged")["model"]
-    grown = {"num_parameters": 37, "bytes": 148}
-    layers = [{**model["layers"][0], **grown}]
-    copy.change_run("tiny_training.averaged", model={**model, **grown, "layers": layers})
-    build()
-    changed = {p.relative_to(out).as_posix() for p, at in stamps(out).items() if before[p] != at}
-    assert "topics/averaging/cost.md" in changed
-    assert "index.md" not in changed
-
-
-def test_check_says_in_one_line_that_a_sound_book_is_sound(run):
-    code, said, _ = run("check")
-    assert code == 0
-    (line,) = said.splitlines()
-    assert re.fullmatch(
-        r"sound: \d+ questions checked, (\d+) of \1 claims hold; numbers of reference-frozen", line
-    )
-
-
-def test_check_prints_every_mistake_and_exits_with_two(run, copy):
-    copy.edit("site.yml", "Each number", "Each 1 number")
-    copy.edit("topics/sharding/experiment.yml", "commit: who-fits", "commit: who-fist")
-    code, _, said = run("check")
-    assert code == 2
-    assert said.splitlines()[-1] == "2 mistakes in the content"
-    assert len(said.splitlines()) == 3
-
-
-def test_a_surprise_is_said_and_exits_with_one(run, copy):
-    copy.change_run("tiny_memory.halves_budget", status="out_of_memory")
-    code, _, said = run("check")
-    assert code == 1
-    assert "problem: tiny_memory.halves_budget: ended out_of_memory, expected completed" in said
 
 
 def test_a_fallback_and_a_stale_trace_are_said(run, copy, monkeypatch):
@@ -114,7 +51,7 @@ def test_a_field_that_a_stale_trace_lacks_names_the_command(run, copy, monkeypat
     assert "the trace is stale: run `make traces NAMES='tiny_memory'`" in said
 
 
-@pytest.mark.parametrize("name", ["class", "machine", "cited", "run", "mean", "holds", "plan_tiny"])
+@pytest.mark.parametrize("name", ["class", "machine", "run", "mean", "holds", "plan_tiny"])
 def test_an_experiment_takes_no_name_that_stands_for_something_else(run, copy, name):
     code, _, error = run("new", "experiment", name)
     assert code == 2
@@ -122,19 +59,17 @@ def test_an_experiment_takes_no_name_that_stands_for_something_else(run, copy, n
     assert not (copy.content / "claims" / f"{name}.yml").exists()
 
 
-def test_a_new_lesson_passes_check_appears_in_the_book_and_is_not_started_again(run, build, out):
+def test_a_new_lesson_passes_check_appears_in_the_book_and_is_not_started_again(run, copy):
     code, said, _ = run("new", "lesson", "gradient-averaging")
     assert code == 0
     written = [line for line in said.splitlines() if "topics/gradient-averaging/" in line]
     assert all(Path(path).is_file() for path in written)
-    code, said, error = run("check")
+    code, _, error = run("check")
     assert code == 0, error
-    build()
-    folder = out / "topics" / "gradient-averaging"
-    assert {path.stem for path in folder.iterdir()} == {"index", "trace", "recall"}
+    pages = {path for path in render(copy.load()) if "gradient-averaging" in path}
+    assert {Path(path).stem for path in pages} == {"index", "trace", "recall"}
     code, _, error = run("new", "lesson", "gradient-averaging")
-    assert code == 2
-    assert "exists already" in error
+    assert (code, "exists already" in error) == (2, True)
 
 
 def test_a_new_lesson_on_a_run_without_epochs_is_worked_and_check_says_where_to_write(run, copy):
@@ -150,19 +85,6 @@ def test_a_new_lesson_on_a_run_without_epochs_is_worked_and_check_says_where_to_
     assert "peaks/worked.yml" not in run("check")[1]
 
 
-@pytest.mark.parametrize(
-    ("experiment", "belief"),
-    [("tiny_memory", "copies-save-memory"), ("tiny_training", "averaging-is-optional")],
-)
-def test_a_distractor_of_a_new_lesson_is_refuted_by_a_law_of_its_own_experiment(
-    run, copy, experiment, belief
-):
-    assert run("new", "lesson", "first", "--from", experiment)[0] == 0
-    quiz = (copy.content / "topics/first/quiz.yml").read_text()
-    assert {*re.findall("misconception: (.+)", quiz)} == {belief}
-    assert run("check")[0] == 0
-
-
 def test_keys_prints_each_key_with_an_example_and_each_function_of_expressions(run):
     code, said, _ = run("keys")
     assert code == 0
@@ -176,19 +98,10 @@ def test_keys_prints_each_key_with_an_example_and_each_function_of_expressions(r
     assert "| `for` |" in said, "as authors write it"
     functions = said.partition("\n## Functions\n")[2]
     rows = [line.split(" | ") for line in functions.splitlines() if line.startswith("| `")]
-    assert {row[0].strip("| `").partition("(")[0] for row in rows} == {
-        *FUNCTIONS,
-        *LAWS,
-        *OF_CLAIMS,
-    }
+    named = {row[0].strip("| `").partition("(")[0] for row in rows}
+    assert named == {*FUNCTIONS, *LAWS, *OF_CLAIMS}
     assert all(len(row[1]) > 10 for row in rows)
     assert "| `ended(run)` | How a run ended, in words" in functions
-
-
-def test_parts_that_names_lead_to_have_their_keys_told():
-    text = "\n".join(keys.page(FILES.values(), documents(CONTENT)[0]))
-    assert "| a list of [LabRequirement](#labrequirement) |" in text
-    assert "\n## LabRequirement\n" in text
 
 
 def test_keys_are_told_while_a_file_has_a_mistake_but_not_without_a_book(run, copy):
@@ -211,11 +124,58 @@ def test_every_file_of_an_author_names_a_schema_that_there_is(run, tmp_path, mon
     assert run("schema")[0] == 0
     assert names <= {path.name for path in Path(".cache/schemas").iterdir()}
     kinds = json.loads(Path(".cache/schemas/quiz.json").read_text())["$defs"]
-    assert all(
-        "stem" in kinds[name]["properties"] for name in ("SingleChoice", "Ordering", "Number")
-    )
+    assert "stem" in kinds["Ordering"]["properties"]
     claim = json.loads(Path(".cache/schemas/claims.json").read_text())["$defs"]["Claim"]
     assert all(one.get("description") for key, one in claim["properties"].items() if key != "id")
     assert "at_least" in claim["properties"]["relation"]["enum"]
-    myth = json.loads(Path(".cache/schemas/deep.json").read_text())["$defs"]["Myth"]["properties"]
-    assert "someone who holds it" in myth["belief"]["description"]
+
+
+# --- `python -m runners show`: what it prints is what an author can paste
+
+
+def test_every_expression_that_show_lists_prints_when_it_is_pasted(book, evidence):
+    refused, num_listed = {}, 0
+    for shown in book.traces.values():
+        for line in lines(shown.trace):
+            expression = line.removeprefix("{{ ").partition(" }}  ")[0]
+            found = evidence.evaluate(expression)
+            problem = evidence.why_unprintable(found) or found.absent
+            refused |= {expression: str(problem)} if problem else {}
+            num_listed += 1
+    assert refused == {}
+    assert num_listed > 300
+
+
+def test_a_run_is_among_all_that_is_shown(capsys):
+    assert main_of_runners(["show", "ddp.single"]) == 0
+    of_run = capsys.readouterr().out.splitlines()
+    assert main_of_runners(["show"]) == 0
+    everything = capsys.readouterr().out.splitlines()
+    assert of_run == [line for line in everything if line.startswith("{{ ddp.single.")]
+    assert len({line.split(".")[0] for line in everything}) > 30
+
+
+def test_the_trace_of_an_experiment_that_is_gone_is_shown_among_all(capsys, monkeypatch, tmp_path):
+    document = json.loads(next(machine.TRACES.glob("reference-*/batch_split.json")).read_text())
+    folder = tmp_path / "reference-here"
+    folder.mkdir()
+    write(folder / "gone.json", document | {"experiment": "gone"})
+    monkeypatch.setattr(machine, "TRACES", tmp_path)
+    assert main_of_runners(["show"]) == 0
+    assert capsys.readouterr().out.startswith("{{ gone.")
+
+
+def test_what_is_not_there_is_one_line_and_exit_code_2(capsys):
+    assert main_of_runners(["show", "ddp.singel"]) == 2
+    told = capsys.readouterr()
+    assert "no run of ddp 'singel' (did you mean single?); there are:" in told.err
+    assert told.err.count("\n") == 1
+    assert told.out == ""
+
+
+@pytest.mark.builds
+def test_show_needs_no_torch(tmp_path):
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')\n")
+    done = python("-m", "runners", "show", "ddp", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) < 30

@@ -1,18 +1,27 @@
 """Marks of authors' texts and what questions show: what a reader gets, and what is never let in."""
 
 import re
+from html import unescape
+from typing import get_args
 from xml.etree import ElementTree
 
 import pytest
-from markdown import Markdown
 from markupsafe import Markup
 
 from proofbook.generator.content import prose
-from proofbook.generator.pages.elements.tables import with_units
+from proofbook.generator.content.claim import Verdict
+from proofbook.generator.content.listed_code import listed
+from proofbook.generator.figures.drawing import NARROW, WIDE
+from proofbook.generator.pages import facts
+from proofbook.generator.pages.elements.element import Heading, Waiting
+from proofbook.generator.pages.elements.programs import highlighted_lines, unified
+from proofbook.generator.pages.elements.tables import Table, with_units
 from proofbook.generator.pages.press import Press
 from proofbook.generator.printing.markdown import render as render_text
-from proofbook.generator.website.page_html import SiteMarkup
+from proofbook.generator.values.value import KINDS
+from proofbook.generator.website import publish
 from proofbook.generator.website.publish import site_files
+from tests.conftest import ROOT
 from tests.generator.conftest import render
 
 WORKED, ASKED = "topics/averaging/worked.md", "topics/asking/challenge.md"
@@ -117,15 +126,6 @@ def test_dollars_of_code_and_of_money_are_no_formulas():
     assert "<math" not in rendered_text(text)
 
 
-def test_a_table_has_heads_classes_and_no_style(rendered):
-    table = re.search(r'<div class="pb-scroll"[^>]*aria-label="[^"]+"><table.*?</table>',
-                      rendered[WORKED], re.DOTALL)[0]  # fmt: skip
-    assert "style=" not in table
-    assert '<th scope="col">Way</th>' in table
-    assert '<th scope="row"><em>whole</em></th>' in table
-    assert table.count('class="pb-number"') == 3
-
-
 def test_footnotes_of_two_texts_of_a_page_lead_to_themselves(copy):
     copy.edit("topics/averaging/worked.yml", "  - title: What fits\n",
               "  - title: More\n    text: |\n      It[^rank].\n\n      [^rank]: Is.\n"
@@ -148,41 +148,7 @@ def test_an_image_is_copied_beside_its_page_and_a_large_one_refused(copy):
     )
 
 
-def _form(page, item):
-    return re.search(rf'<form class="pb-item" data-item="{item}".*?</form>', page, re.DOTALL)[0]
-
-
-def test_a_question_shows_a_drawing_a_program_or_a_log_that_opens_nothing(rendered):
-    log, program = (_form(rendered[ASKED], one) for one in ("which-hold", "how-many-parameters"))
-    assert "you tried to allocate 40000 bytes." in log
-    assert "return total / world_size" in re.sub("<[^>]+>", "", program)
-    figure = _form(rendered[WORKED.replace("worked", "recall")], "is-it-equal")
-    assert figure.count("<svg") == 2
-    assert not re.search(r"data-|\ba href|<button|<details", figure.partition("<figure")[2]
-                         .partition("</figure>")[0])  # fmt: skip
-
-
 # --- markdown of authors looks as our templates write HTML
-
-
-VALUE = '<a class="pb-value" href="evidence.html">4 MiB</a>'
-
-
-@pytest.mark.parametrize(
-    ("written", "html"),
-    [
-        ("## A `b` & *c*", '<h2 id="a-b-c"><a href="#a-b-c">A <code>b</code> &amp; <em>c</em></a>'),
-        ("# Title", '<h1 id="title">Title</h1>'),
-        ("### [A](b.html)", '<h3 id="a"><a href="b.html">A</a></h3>'),
-        (f"## It needs {VALUE}", f">It needs {VALUE}</h2>"),
-        ("|a|\n|-|\n|1|", '<table class="pb-table">'),
-        ("    code", '<pre><code tabindex="0">code'),
-        ("<div markdown>\n## In it\n</div>", '<h2 id="in-it"><a href="#in-it">In it</a></h2>'),
-    ],
-)
-def test_markdown_by_hand_becomes_what_templates_write(written, html):
-    reader = Markdown(extensions=["tables", "md_in_html", "toc", SiteMarkup()])
-    assert html in reader.convert(written)
 
 
 # --- a unit that all numbers of a column have stands in its head, and nowhere else
@@ -209,3 +175,153 @@ def test_the_head_says_a_unit_that_all_numbers_have(cells, head):
     assert heads == [f"#{head}"]
     assert (rows == column) == (head == "Peak")
     assert not any(head.partition(", ")[2] in row[0] for row in rows if ", " in head)
+
+
+# --- rows of tables: those that say something can be linked to and searched
+
+
+TITLES = ["What the program prints", "What it means, and what to do", "#Share"]
+SAYS = Markup("The network or another rank has failed.")
+NUMBER = Markup("The share of a step that ranks idle: 3.5 %")
+
+
+def table(*rows, **more):
+    table = Table(TITLES[: len(rows[0])], rows, **more)
+    table.give_ids(set())
+    return table
+
+
+def test_a_row_that_says_something_has_an_anchor_of_its_first_cell_unless_it_has_one():
+    row, name = (Markup("<code>ncclRemoteError</code><br>Lost"), SAYS), "row-ncclremoteerror-lost"
+    rows = table(row, row, (Markup("four ranks"), Markup()))
+    assert rows.anchors == [name, f"{name}_1", ""]
+    assert f'<tr id="{name}_1">' in Markup(rows)
+    assert table([Markup("A B C D E four ranks and more")]).anchors == [""]
+    assert table((Markup("Lost"), SAYS), anchors=["cause-lost"]).anchors == ["cause-lost"]
+
+
+def test_a_row_is_an_entry_without_numbers_of_its_cells_unless_it_waits_for_an_answer():
+    rows, heading = table((Markup("A rank"), SAYS, NUMBER)), Heading(1, Markup("It"), "it")
+    sections = facts.searched([rows], heading, is_markdown=False)
+    assert '<h2 id="row-a-rank">A rank</h2>' in sections
+    assert "another rank has failed" in sections
+    assert "What the program prints" in sections
+    assert "idle" not in sections
+    waiting = Waiting("asked", "a table", [rows])
+    assert "rank" not in facts.searched([waiting], heading, is_markdown=False)
+
+
+# --- listings: the file's own text, in colours, and two programs as the lines that differ
+
+
+PAIRS = sorted(ROOT.glob("content/topics/*/code/*_wrong.py"))
+HEAD = '"""Wrong.\n\ntorchrun a.py\n"""\n\n'
+
+
+def shown(before, after):
+    return unescape(re.sub(r"<[^>]+>", "", unified(before, after)))
+
+
+def test_only_lines_that_differ_are_shown_with_two_of_context_and_their_number():
+    before = HEAD + "".join(f"step_{n}()\n" for n in range(9))
+    after = before.replace("Wrong", "Right").replace("step_6()", "other()")
+    assert shown(before, after) == (
+        "line 10\n  step_4()\n  step_5()\n- step_6()\n+ other()\n  step_7()\n  step_8()\n"
+    )
+
+
+def test_a_line_that_only_moves_in_is_shown_as_the_right_program_has_it():
+    before = "for one in all:\n    go(one)\nend()\n"
+    after = "with join():\n    for one in all:\n        go(one)\nend()\n"
+    assert shown(before, after) == (
+        "line 1\n+ with join():\n      for one in all:\n          go(one)\n"
+    )
+
+
+def test_where_most_differs_no_difference_is_shown():
+    assert shown("".join(f"a{n}\n" for n in range(30)), "".join(f"b{n}\n" for n in range(30))) == ""
+
+
+@pytest.mark.parametrize("wrong", PAIRS, ids=lambda path: path.stem)
+def test_a_difference_holds_lines_of_the_wrong_program_where_it_says_and_of_the_right_one(wrong):
+    before, after = (
+        listed(ROOT, path.relative_to(ROOT).as_posix(), None)
+        for path in (wrong, wrong.with_name(wrong.name.replace("_wrong", "_right")))
+    )
+    told = re.split(r"^line (\d+)\n", shown(before, after), flags=re.MULTILINE)[1:]
+    for number, lines in zip(told[::2], told[1::2], strict=True):
+        old, new = (
+            [line[1:].strip() for line in lines.splitlines() if line[0] != mark] for mark in "+-"
+        )
+        start = int(number) - 1
+        assert [line.strip() for line in before.splitlines()][start : start + len(old)] == old
+        assert "\n".join(new) in "\n".join(line.strip() for line in after.splitlines())
+        assert old != new
+
+
+def test_a_listing_is_the_files_own_text(rendered, tmp_path):
+    shown = "content/code/a.py"
+    (tmp_path / shown).parent.mkdir(parents=True)
+    (tmp_path / shown).write_text(
+        "import os\n\n\n@cache\ndef f():\n    return os\n\n\ndef g(): ...\n"
+    )
+    assert listed(tmp_path, shown, "f") == "@cache\ndef f():\n    return os\n"
+    assert listed(tmp_path, shown, None).startswith("import os")
+    with pytest.raises(ValueError, match="defines no 'h'"):
+        listed(tmp_path, shown, "h")
+    assert '<span class="k">def</span>' in rendered["topics/sharding/experiment.md"]
+
+
+@pytest.mark.parametrize(
+    ("program", "shown"),
+    [
+        ("WIDTH = 3\n# bytes: WIDTH\n# expected: failed\n\n\nf()\n", "WIDTH = 3\n\n\nf()\n"),
+        ("WIDTH = 3\n# model_bytes: 4 * WIDTH\n\nf()\n", "WIDTH = 3\n\nf()\n"),
+        ('"""One."""\n\n# expected: failed\n\nf()\n', '"""One."""\n\nf()\n'),
+        ('"""One."""\n\n# expected: failed\nf()\n', '"""One."""\n\nf()\n'),
+        ("f()\n\n# expected: failed\n", "f()\n"),
+        ("# A note\nf()  # a: note\n", "# A note\nf()  # a: note\n"),
+    ],
+)
+def test_a_listing_leaves_out_what_a_program_tells_the_runner(tmp_path, program, shown):
+    path = "content/topics/one/code/a.py"
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text(program)
+    assert listed(tmp_path, path, None) == shown
+
+
+def test_each_line_closes_what_it_opens():
+    code = '"""A program\nwith a < b in its head.\n"""\n\nimport time  # now\n\nprint("a & b")\n'
+    lines = highlighted_lines(code)
+    assert sum("<span" in line for line in lines) >= 5
+    assert [line for line in lines if line.count("<span") != line.count("</span>")] == []
+
+
+# --- the style sheets: no unused class, and nothing that Safari ignores
+
+
+WRITES_CLASSES = (".py", ".j2", ".js", ".html", ".yml")
+CLASS = re.compile(r"\.(pb-[a-z0-9-]+)")
+
+
+def test_every_class_of_the_style_sheets_is_written_by_a_template_or_a_script(root):
+    sources = [
+        path.read_text(encoding="utf-8")
+        for path in sorted((root / "generator").rglob("*"))
+        if path.suffix in WRITES_CLASSES
+    ]
+    written = set(re.findall(r"pb-[a-z0-9-]+", "\n".join(sources)))
+    sheets = [path.read_text(encoding="utf-8") for path in publish.ASSETS.rglob("*.css")]
+    styled = {name for sheet in sheets for name in CLASS.findall(sheet)}
+    assert len(styled) > 100
+    names = (*KINDS, *get_args(Verdict), WIDE.name, NARROW.name)
+    drawings = (root / "generator" / "figures").rglob("*.py")
+    looks = re.findall(r"[a-z]+(?:-[a-z]+)*", "".join(path.read_text() for path in drawings))
+    put_together = {f"pb-{name.replace('_', '-')}" for name in (*names, *looks)}
+    assert sorted(styled - written - put_together) == []
+
+
+def test_no_line_below_words_has_a_colour_or_a_style_in_the_shorthand_that_safari_ignores():
+    lines = re.findall(r"[^-]text-decoration:([^;}]+)", publish.style().decode())
+    assert len(lines) > 3
+    assert set(lines) <= {"none", "underline"}

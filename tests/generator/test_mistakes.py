@@ -75,6 +75,8 @@ YAML = [
     (MEMORY, "{relative: 0.05}", "{relative: ¦.nan}", "relative: must be"),
     (MEMORY, "{relative: 0.05}", "{relative: ¦-0.1}", "relative: must be"),
     (MEMORY, "{relative: 0.05}", "¦{}", "missing key 'relative' or 'absolute'"),
+    (MEMORY, "{relative: 0.05}", "¦{relative: 0.1, absolute: 1}", "give one of"),
+    (MEMORY, "{relative: 0.05}", "¦{epsilons: 4}", "give both"),
 ]  # fmt: skip
 TEXTS = [
     (EXPERIMENT, "cut in two.", "cut into ¦2.", "bare numeral '2'"),
@@ -111,6 +113,10 @@ TEXTS = [
     (LEARN, "takeaway: ", "takeaway: On {{ ¦bath.world_size }}. ", "unknown name 'bath'"),
     (LEARN, "takeaway: ", "takeaway: On {{ ¦tiny_training.averaged.gone }}. ",
      "tiny_training.averaged has no field 'gone'"),
+    (f"{SHARDING}/topic.yml", "  experiment:", "  trace: What?\n  experiment:",
+     "'trace' stands under modes:, but not in the folder"),
+    (f"{AVERAGING}/topic.yml", "  trace: What happens to one batch?", "  deep: Why?",
+     "'trace' stands not under modes:, but in the folder"),
 ]  # fmt: skip
 LESSONS = [
     (DEEP, "commit: ", "commit: ¦what-", "no item 'what-who-fits'"),
@@ -273,6 +279,7 @@ STATED = [
      "predicted: 0 * tiny_memory.whole.model.bytes\n    relation: at_least",
      "could refute whole-peak"),
     (MEMORY, "    domain: everywhere\n", "", "say where the law holds: domain: {device: [cpu]"),
+    (MEMORY, "fixed: the batch, ", "", "different numbers of ranks"),
 ]  # fmt: skip
 GUIDES = [
     (GUIDE, "[halves-complete]", "[¦halves-compleat]", "no claim"),
@@ -346,6 +353,14 @@ def test_a_claim_that_stops_holding_is_told_wherever_something_rests_on_it_and_n
         "content/topics/averaging/why.yml:22:12: rests on claim 'halves-complete'",
         "content/topics/averaging/why.yml:27:12: rests on claim 'averaging-is-slower'",
     ]
+
+
+def test_a_claim_over_runs_without_a_recorded_dtype_states_it(copy):
+    copy.change_run("tiny_memory.halves_budget", model=None)
+    (error,) = [one for one in copy.errors() if "has recorded no dtype" in one]
+    assert "tiny_memory.halves_budget" in error
+    copy.edit(MEMORY, "regime: {", "regime: {dtype: float32, ")
+    assert not any("recorded no dtype" in one for one in copy.errors())
 
 
 def test_a_mistake_in_a_question_of_several_runs_is_told_once(copy):

@@ -121,13 +121,6 @@ def test_a_page_by_hand_is_on_the_way_and_the_path_adds_its_minutes(with_a_page_
     assert total == sum(each)
 
 
-def test_a_step_of_the_first_hour_that_is_no_page_is_a_mistake(with_a_page_by_hand):
-    with_a_page_by_hand.edit("site.yml", "page: about", "page: abuot")
-    (error,) = with_a_page_by_hand.errors()
-    assert "abuot" in error
-    assert "did you mean 'about'" in error
-
-
 def test_minutes_count_what_a_page_shows_its_questions_and_its_code():
     folio = Folio(None, None)
     text = Markup(f"<p>{'word ' * facts.WORDS_PER_MINUTE * 3}</p>")
@@ -151,19 +144,6 @@ def test_a_program_is_published_whole_where_its_link_leads(copy):
     program = (copy.content / "retracted" / "shown.py").read_bytes()
     assert files["programs/shown.py"] == program
     assert 'href="programs/shown.py" download' in files["retracted.md"].decode()
-
-
-@pytest.mark.parametrize(
-    ("lost", "said"),
-    [
-        ("traces/reference-frozen/repeats.json", "no trace of 'repeats' on any machine"),
-        ("retracted/shown.py", "no file 'content/retracted/shown.py'"),
-    ],
-)
-def test_a_program_without_its_run_or_its_file_is_refused(copy, lost, said):
-    a_program_repeats_two_statements(copy)
-    (copy.content / lost).unlink()
-    assert said in copy.errors()[0]
 
 
 def test_a_sentence_that_its_claim_leaves_open_gets_no_verdict(book, evidence):

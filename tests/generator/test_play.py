@@ -12,12 +12,12 @@ import pytest
 
 from proofbook.generator.content.exhibit import Figure
 from proofbook.generator.figures import step_rules
-from proofbook.generator.figures.drawings.stacks import LOOKS
 from proofbook.generator.figures.placement_figure import placement
 from proofbook.generator.figures.play import frame, grid_views
 from proofbook.generator.figures.play.states import RULES, faults, states
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.website import publish
 from tests.conftest import ROOT
 
 REFERENCE = "reference-cpu-2c"
@@ -28,16 +28,21 @@ def evidence(real):
     return Evidence(real)
 
 
-@pytest.fixture(scope="module")
-def played(evidence):
-    """Every figure of the book that readers operate, by its topic and id."""
+def figures(evidence, kind):
+    """Every figure of a kind in the book, by its topic and id."""
     return {
         (topic.id, figure.id): figure
         for topic in evidence.book.topics
         for lesson in topic.lessons.values()
         for figure in getattr(lesson.model, "figures", [])
-        if figure.kind == "play"
+        if figure.kind == kind
     }
+
+
+@pytest.fixture(scope="module")
+def played(evidence):
+    """Those that readers operate."""
+    return figures(evidence, "play")
 
 
 @pytest.fixture
@@ -66,20 +71,6 @@ def written(**changes):
     )  # fmt: skip
 
 
-# --- states
-
-
-def test_every_run_of_every_figure_is_in_its_state_and_no_other(played, folio):
-    for figure in played.values():
-        controls, found = states(figure, folio)
-        assert len({state.at for state in found}) == len(found)
-        runs = [run.path for state in found for run in state.runs]
-        assert sorted(runs) == sorted(figure.runs), figure.id
-        for state in found:
-            for at, control in zip(state.at, controls, strict=True):
-                assert 0 <= at < len(control.options)
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -98,45 +89,39 @@ def test_a_figure_whose_states_cannot_be_told_apart_or_read_is_refused(evidence,
     assert said in found[0][1]
 
 
-# --- what is drawn
-
-
 def unpacked(script):
     packed = re.fullmatch(r'proofbook\.play\("[a-z0-9-]+","(.*)"\);\n', script.decode())[1]
     return json.loads(zlib.decompress(base64.b64decode(packed), -15))
 
 
-def test_the_script_of_a_figure_holds_every_state_and_the_page_the_first(played, folio):
+def test_every_run_is_in_a_state_and_the_script_holds_every_state_and_the_page_the_first(
+    played, folio
+):
     for figure in played.values():
+        _, found = states(figure, folio)
+        assert sorted(run.path for one in found for run in one.runs) == sorted(figure.runs)
         picture = frame.play(figure, folio)
         held = unpacked(folio.assets[picture.play.script.removeprefix(folio.root)])
         assert held[0][1] == picture.play.drawn
-        assert [tuple(where) for where, _ in held] == [s.at for s in states(figure, folio)[1]]
+        assert [tuple(where) for where, _ in held] == [state.at for state in found]
         assert len({drawn for _, drawn in held}) == len(held), f"{figure.id}: two states look alike"
         assert {row.state for row in picture.play.rows} == set(range(len(held)))
 
 
-def test_the_parts_of_a_bar_are_the_classes_that_the_run_recorded(played, folio):
-    figure = played["large-models", "wide-bars"]
-    picture = frame.play(figure, folio)
-    says = re.findall(r'data-say="DDP · rank 0, ([a-z ]+): ([\d.]+)\sMiB"', picture.play.drawn)
-    peak = recorded("large_model.wide_ddp")["ranks"][0]["memory"]["at_peak"]
-    words = folio.ui["play"]["classes"]
-    assert len(says) >= 6  # two layouts
-    for word, size in says:
-        name = next(name for name, said in words.items() if said == word)
-        assert float(size) == pytest.approx(peak[f"{name}_bytes"] / 2**20, rel=5e-3)
+def test_every_look_of_a_figure_is_in_the_style_sheets(played, folio, rendered):
+    style = publish.style().decode() + (publish.ASSETS / "play.css").read_text()
+    drawn = [frame.play(figure, folio).play.drawn for figure in played.values()]
+    drawn += re.findall(r"<svg.*?</svg>", "".join(rendered.values()), re.DOTALL)
+    marks = re.sub("<svg[^>]*>", "", " ".join(drawn))
+    classes = re.findall(r'class="([^"]*)"', marks)
+    looks = {look for one in classes for look in one.split()}
+    assert len(looks) > 30
+    assert looks - set(re.findall(r"\.(pb-[a-z-]+)", style)) <= {"pb-series-b"}
 
 
 def test_only_collectives_of_a_ring_are_drawn_as_sent_over_one(evidence, folio):
-    figures = [
-        figure
-        for topic in evidence.book.topics
-        for lesson in topic.lessons.values()
-        for figure in getattr(lesson.model, "figures", [])
-        if figure.kind == "placement"
-    ]
-    drawn = " ".join(unescape(str(placement(figure, folio).drawings)) for figure in figures)
+    placed = figures(evidence, "placement").values()
+    drawn = " ".join(unescape(str(placement(figure, folio).drawings)) for figure in placed)
     sent = set(re.findall(r"(\w+): [^:;]*? sent per rank( over a ring)?", drawn))
     rings = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"}
     assert {operation for operation, ring in sent if ring} <= rings
@@ -158,9 +143,6 @@ def test_what_a_rank_sends_is_compared_and_not_the_payload_of_its_operations(pla
     ]
     dear, cheap = (sum(sent[name].values()) for name in ("FSDP", "DDP"))
     assert 1.4 < dear / cheap < 1.5  # half as much again, but for the root, which stays gathered
-
-
-# --- schedules
 
 
 @pytest.mark.parametrize("rule", RULES["schedule"])
@@ -195,12 +177,9 @@ def test_the_first_rank_holds_as_many_microbatches_as_the_run_counted(played):
         assert most == counted, path
 
 
-@pytest.mark.parametrize("figure", ["schedule", "timelines"])
-def test_both_schedules_stand_in_one_drawing_over_the_same_time(played, folio, figure):
-    drawn = frame.play(played["pipeline-parallelism", figure], folio).play.drawn
-    wide = drawn.partition("pb-narrow")[0]
-    assert wide.count("data-now") == 1
-    ends = {}
+def test_both_schedules_stand_in_one_drawing_over_the_same_time(played, folio):
+    drawn = frame.play(played["pipeline-parallelism", "schedule"], folio).play.drawn
+    wide, ends = drawn.partition("pb-narrow")[0], {}
     for title in ("GPipe", "1F1B"):
         assert f">{title}</text>" in wide
         boxes = re.findall(
@@ -209,12 +188,6 @@ def test_both_schedules_stand_in_one_drawing_over_the_same_time(played, folio, f
         assert len(boxes) == 16  # forward and backward of eight microbatches
         ends[title] = max(float(x) + float(width) for x, width in boxes)
     assert ends["GPipe"] == ends["1F1B"]
-    moments = json.loads(unescape(re.search(r'data-moments="([^"]+)"', drawn)[1]))
-    assert moments[0] == [0, "GPipe: 1 of 4 ranks compute; 1F1B: 1 of 4 ranks compute."]
-    assert moments[-1] == [1, "The step has ended."]
-
-
-# --- plays
 
 
 @pytest.mark.parametrize("run", ["ddp_42", "ddp_126", "after_backward_42", "after_backward_126"])
@@ -238,24 +211,6 @@ def test_a_step_over_a_link_takes_what_its_events_take_and_no_less_than_the_law_
     assert one["timing"]["step"]["median_seconds"] >= 0.98 * end  # no faster than the law, measured
 
 
-def test_the_boxes_of_a_step_lie_where_its_events_do(played, folio):
-    drawn = frame.play(played["ddp", "one-step"], folio).play.drawn
-    moments = json.loads(unescape(re.search(r'data-moments="([^"]+)"', drawn)[1]))
-    svg = drawn.partition("pb-narrow")[0]
-    settings = recorded("overlap.ddp_42")["settings"]
-    start, end = map(float, re.search(r'data-now="([\d.]+) ([\d.]+)"', svg).groups())
-    step = step_rules.overlapped(settings, overlaps=True)
-    boxes = re.findall(r'x="([\d.]+)" y="[\d.]+" width="([\d.]+)" [^>]*data-say="link, ', svg)
-    for (x, width), one in zip(boxes, step.sent, strict=True):
-        assert float(x) == pytest.approx(start + one.start / step.end * (end - start), abs=0.2)
-        assert float(width) == pytest.approx(
-            (one.end - one.start) / step.end * (end - start), abs=0.2
-        )
-    assert [moment for moment, _ in moments] == sorted({moment for moment, _ in moments})
-    assert moments[0][0] == 0
-    assert moments[-1] == [1, "All gradients are averaged."]
-
-
 @pytest.mark.parametrize("run", ["fsdp_2", "fsdp_4", "fsdp_kept_2", "fsdp_kept_4"])
 def test_a_play_of_fsdp_peaks_where_the_closed_form_does_and_calls_what_the_run_called(run):
     """Claims compare the closed form with the run's peaks."""
@@ -269,17 +224,6 @@ def test_a_play_of_fsdp_peaks_where_the_closed_form_does_and_calls_what_the_run_
     called = {c["operation"]: c["count"] for c in one["ranks"][0]["collectives"]}
     assert counts["gather"] == called["all_gather"]
     assert counts["reduce"] == called["reduce_scatter"]
-
-
-def test_a_whole_gradient_has_the_colour_that_gradients_have_as_bars(played, folio):
-    drawn = frame.play(played["sharding", "one-step"], folio).play.drawn
-    colour = LOOKS["gradients"][0]
-    keys = re.findall(r'<rect class="([^"]+)"[^>]*/><text[^>]*>([^<]+)</text>', drawn)
-    found = [
-        look.split() for look, name in keys if name in ("whole gradients", "gradients, shards")
-    ]
-    assert len(found) == 4  # of two layouts
-    assert all(f"pb-{colour}" in look and "pb-communication" not in look for look in found)
 
 
 @pytest.mark.parametrize("num", [2, 3, 4, 5])

@@ -1,24 +1,22 @@
 """Values: arithmetic that keeps unit, kind, formula and inputs, and one rule of printing."""
 
+import html
+import re
 from types import SimpleNamespace
 
 import pytest
 
+from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values import units
+from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.paths import Evaluation, Node
-from proofbook.generator.values.units import (
-    BYTES,
-    COUNT,
-    LOSS,
-    PLAIN,
-    RATIO,
-    SECONDS,
-    SHARE,
-    TEXT,
-    Form,
-)
+from proofbook.generator.values.units import OF_FIELDS, Form
 from proofbook.generator.values.value import ExpressionError, Origin, Value
 from proofbook.runners.traces.tolerance import MOST_SPREAD
+from tests.popovers import popovers_of
+
+BYTES, COUNT, LOSS, PLAIN = units.BYTES, units.COUNT, units.LOSS, units.PLAIN
+RATIO, SECONDS, SHARE, TEXT = units.RATIO, units.SECONDS, units.SHARE, units.TEXT
 
 
 def read_off(number, unit=PLAIN, name="a.b.c", kind="measured"):
@@ -63,6 +61,11 @@ def test_a_constant_joins_a_sum_of_plain_numbers_but_not_of_bytes():
         (RATIO, "*", SECONDS, SECONDS),
         (LOSS, "/", LOSS, RATIO),
         (LOSS, "/", COUNT, LOSS),
+        (OF_FIELDS["FLOP"], "/", OF_FIELDS["FLOP/s"], SECONDS),
+        (OF_FIELDS["bytes"], "/", OF_FIELDS["bytes/s"], SECONDS),
+        (OF_FIELDS["FLOP/s"], "/", OF_FIELDS["bytes/s"], OF_FIELDS["FLOP/byte"]),
+        (OF_FIELDS["bits/s"], "/", OF_FIELDS["bits/byte"], OF_FIELDS["bytes/s"]),
+        (OF_FIELDS["bytes"], "*", OF_FIELDS["seconds/byte"], SECONDS),
     ],
 )
 def test_units_combine(left, sign, right, unit):
@@ -139,16 +142,71 @@ def test_a_value_that_rounding_decides_is_printed_with_two_digits_unless_its_aut
     assert str(node.step("validation").step("loss")) == f"{run.validation.loss:.3f}"
 
 
+# --- on pages: where a value cannot open, as in an `<option>`, it opens in the answer below
+
+
+VALUE = re.compile(r'<(?:button|a)[^>]*class="pb-value[^>]*>(.*?)</(?:button|a)>', re.DOTALL)
+NATURE = re.compile(r" <small.*?</small>")
+
+
+def said(markup):
+    return html.unescape(re.sub(r"<[^>]+>", "", NATURE.sub("", markup))).strip()
+
+
+def opened(markup):
+    return {one for one in map(said, VALUE.findall(markup)) if re.search(r"\d", one)}
+
+
+def items(page):
+    """What each item of a page asks, and the answer below it."""
+    for part in re.split(r'(?=<div class="pb-question")', page)[1:]:
+        asked, _, rest = part.partition("</form>")
+        yield asked, rest.partition('pb-answer"')[2]
+
+
 @pytest.mark.parametrize(
-    ("left", "sign", "right", "unit"),
-    [
-        ("FLOP", -1, "FLOP/s", "seconds"),
-        ("bytes", -1, "bytes/s", "seconds"),
-        ("FLOP/s", -1, "bytes/s", "FLOP/byte"),
-        ("bits/s", -1, "bits/byte", "bytes/s"),
-        ("bytes", 1, "seconds/byte", "seconds"),
-    ],
+    "pattern",
+    [r"<option[^>]*>(.*?)</option>", r'<td[^>]*>(?:<span>)?(<span class="pb-label">.*?</span>)'],
+    ids=["options", "cells"],
 )
-def test_units_follow_from_inputs(left, sign, right, unit):
-    combined = units.of_product if sign == 1 else units.of_quotient
-    assert combined(units.OF_FIELDS[left], units.OF_FIELDS[right]) == units.OF_FIELDS[unit]
+def test_a_value_that_a_form_only_prints_opens_in_the_items_answer(rendered, pattern):
+    num = 0
+    for path, page in rendered.items():
+        for asked, answer in items(page):
+            for text in filter(re.compile(r"\d").search, map(said, re.findall(pattern, asked))):
+                assert any(one in text for one in opened(answer)), f"{path}: {text}"
+                num += 1
+    assert num
+
+
+# --- values in HTML: each opens to its run, and says where that was no plain run of this mach
+
+
+PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
+
+
+def test_what_is_computed_of_published_rates_is_not_said_to_be_simulated(real):
+    text = Folio(Evidence(real), Evidence(real))
+    link = str(text.expression("plan_steps.a100.ranks[0].measures.num_rows"))
+    assert "pb-computed" in link
+    assert "pb-nature" not in link
+    assert not popovers_of(text.sources.block())[0].nature
+
+
+def test_a_value_in_the_words_of_a_link_opens_nothing(evidence):
+    page, peak = Folio(evidence, evidence), f"{{{{ {PEAK} }}}}"
+    plain = f'<span class="pb-label">{evidence.value(PEAK)}</span>'
+    linked, rest = str(page.line(f"[Its {peak}](deep.html), {peak}")).split("</a>, ")
+    assert linked == f'<a href="deep.html">Its {plain}'
+    assert rest.startswith('<a class="pb-value')
+    assert page.in_link.line(peak) == plain
+
+
+def test_text_from_a_trace_is_escaped(evidence):
+    page = Folio(evidence, evidence)
+    origin = Origin('"<m>', "e", 'r"', "printed[0]")
+    value = Value("<script>1</script>", units.TEXT, "measured", "<f>", origin=origin)
+    assert "<script>1" not in page.show(value) + page.sources.block()
+    assert page.sources.block().count("<") == 2, "no text of a trace ends the block of data"
+    assert page.show(value).count('"') == 6
+    assert popovers_of(page.sources.block())[0].shown == "<script>1</script>"

@@ -28,7 +28,7 @@ _ENDS = re.compile(r"<br>|</(?:caption|dd|div|dt|h[1-6]|li|p|summary|t[dhr])>") 
 _TAG = re.compile(r"<[^>]+>")
 
 
-def visible(page: str) -> list[str]:
+def visible(page):
     """The lines of a page as people read them; what marks say and lead to stands in brackets.
 
     The last line names the machines that measured its numbers.
@@ -39,7 +39,7 @@ def visible(page: str) -> list[str]:
     return [*filter(None, (" ".join(line.split()) for line in lines)), f"[on {machines}]"]
 
 
-def lost_links(pages: dict[str, list[str]]) -> list[str]:
+def lost_links(pages):
     """Links from page to page that lead to no such page or to no such id on it."""
     lost = []
     for path, lines in pages.items():
@@ -52,7 +52,7 @@ def lost_links(pages: dict[str, list[str]]) -> list[str]:
     return lost
 
 
-def _has_id(lines: list[str], anchor: str) -> bool:
+def _has_id(lines, anchor):
     """Whether a page has an id, its own or one that MkDocs gives to a heading of a page by hand."""
     headings = (slugify(line.lstrip("# "), "-") for line in lines if line.startswith("#"))
     return anchor in headings or any(f"[id {anchor}]" in line for line in lines)
@@ -63,7 +63,7 @@ def expect(pytestconfig):
     return partial(compare, is_written=pytestconfig.getoption("--write-goldens"))
 
 
-def compare(name: str, found: dict[str, list[str]], *, is_written: bool) -> None:
+def compare(name, found, *, is_written):
     """Compare lines by page with a golden, or write it."""
     golden = GOLDEN / f"{name}.json"
     if is_written:
@@ -114,14 +114,13 @@ def test_what_happens_to_the_book_changes_its_pages_as_it_did(copy, pages, expec
 
 @pytest.mark.builds
 def test_the_same_book_gives_the_same_bytes_whatever_the_hash_seed(rendered):
-    program = (
-        "import hashlib, sys; from pathlib import Path; "
-        "from proofbook.generator.content import reading; "
-        "from tests.generator.conftest import render; "
-        "found = reading.load(Path(sys.argv[1]), 'reference-frozen', lambda _: False); "
-        "out = render(found); "
-        "print(hashlib.sha256(repr(sorted(out.items())).encode()).hexdigest())"
-    )
-    done = python("-c", program, "tests/book/content", PYTHONHASHSEED="1")
+    program = """
+import hashlib, pathlib
+from proofbook.generator.content import reading
+from tests.generator.conftest import render
+found = reading.load(pathlib.Path("tests/book/content"), "reference-frozen", lambda _: False)
+print(hashlib.sha256(repr(sorted(render(found).items())).encode()).hexdigest())
+"""
+    done = python("-c", program, PYTHONHASHSEED="1")
     here = hashlib.sha256(repr(sorted(rendered.items())).encode()).hexdigest()
     assert done.stdout.split() == [here]

@@ -1,18 +1,58 @@
-"""The real book as a newcomer's machine shows it: whole pages, each topic from his machine."""
+"""The real book as a newcomer's machine shows it: whole pages, each topic from his machine.
+
+His machine measured what a plain `make site` measures, by somebody who may shape no network: the
+same as the reference machine, but for the runs that it left out or had no right to.
+"""
 
 import json
 import re
+import shutil
 
 import pytest
 
 from proofbook.generator.content.reading import load
 from proofbook.generator.content.shelf import PROGRAMS
+from proofbook.runners.core.declared.experiment import find, names
+from proofbook.runners.core.trace.records import NEEDS_FULL
+from tests.conftest import ROOT, not_of_the_reference
 from tests.generator.conftest import fresh, render
-from tests.newcomer import MACHINE, REFERENCE, content_of
 from tests.popovers import BLOCK
+from tests.recorded import as_recorded, write
 from tests.whole_pages import holes, read_off, unsound
 
 pytestmark = pytest.mark.builds
+MACHINE = "newcomer"
+REFERENCE = "reference-cpu-2c"
+NO_RIGHTS = "needs a network of its own, which this user may not make"
+
+
+def content_of(folder):
+    """The book's content with the newcomer's traces beside the reference machine's."""
+    content = folder / "content"
+    shutil.copytree(ROOT / "content", content, ignore=not_of_the_reference)
+    (folder / "runners").symlink_to(ROOT / "runners")  # lessons list parts of its programs
+    own = content / "traces" / MACHINE
+    own.mkdir()
+    reference = content / "traces" / REFERENCE
+    measured = [one for one in names() if (reference / f"{one}.json").exists()]
+    for name in ("machine", *(one for one in measured if not find(one).is_full)):
+        text = (reference / f"{name}.json").read_text()
+        document = json.loads(text.replace(REFERENCE, MACHINE))
+        if name != "machine":
+            _leave_out(document, find(name))
+        write(own / f"{name}.json", document)
+    return content
+
+
+def _leave_out(document, experiment):
+    for name, declaration in experiment.runs.items():
+        if declaration.full or declaration.own_network:
+            run = document["runs"][name]
+            reason = NEEDS_FULL.format(experiment.name) if declaration.full else NO_RIGHTS
+            run.update(status="skipped", reason=reason, model=None, validation=None, allocator={})
+            as_recorded(run)
+
+
 # A table or a figure whose runs are all of the reference machine, which it says itself.
 SAID_ONCE = re.compile(
     r"<table\b[^>]*><caption>[^/]*of the reference machine\..*?</table>"
@@ -40,12 +80,6 @@ def test_no_page_that_people_read_has_a_hole(pages):
     """Evidence and machines are looked up, not read."""
     read = {path for path in pages if not path.startswith(("evidence", "machines/"))}
     assert {path: found for path in read if (found := holes(pages[path]))} == {}
-
-
-def test_no_cost_is_without_its_number(lessons):
-    costs = {path: text for path, text in lessons.items() if path.endswith("/cost.md")}
-    assert len(costs) > 3
-    assert not [path for path, text in costs.items() if "pb-absent" in text]
 
 
 def of_reference(number, data):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 import torch
@@ -16,46 +17,45 @@ from tests.judging import programs
 
 pytestmark = pytest.mark.ranks
 BYTES = 4 * programs.SIZE
+judged = cache(JudgedProgram)  # a program that several tests look at runs once
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_what_agrees_with_one_process_passes(world_size):
-    JudgedProgram(programs.averaged, world_size).assert_same_as_one_process(
-        programs.mean(world_size)
-    )
+    program = judged(programs.averaged, world_size)
+    program.assert_same_as_one_process(programs.mean(world_size))
 
 
-def test_a_factor_is_named():
-    with pytest.raises(AssertionError, match=r"rank 0.*all elements are 2 times as large"):
-        JudgedProgram(programs.averaged, 2, 2.0).assert_same_as_one_process(programs.mean(2))
-
-
-def test_a_relative_error_of_one_in_a_hundred_thousand_differs():
-    with pytest.raises(AssertionError, match="gradient differs"):
-        JudgedProgram(programs.averaged, 2, 1 + 1e-5).assert_same_as_one_process(programs.mean(2))
+@pytest.mark.parametrize(
+    ("factor", "says"),
+    [(2.0, r"rank 0.*all elements are 2 times as large"), (1 + 1e-5, "gradient differs")],
+)
+def test_a_factor_is_named_and_an_error_of_one_in_a_hundred_thousand_differs(factor, says):
+    with pytest.raises(AssertionError, match=says):
+        judged(programs.averaged, 2, factor).assert_same_as_one_process(programs.mean(2))
 
 
 def test_a_shard_is_compared_with_its_rows_alone():
     share = comparison.first_rows
-    JudgedProgram(programs.scattered, 4).assert_same_as_one_process(programs.mean(4), share=share)
+    judged(programs.scattered, 4).assert_same_as_one_process(programs.mean(4), share=share)
     with pytest.raises(AssertionError, match="its shape on rank 0"):
-        JudgedProgram(programs.scattered, 4).assert_same_as_one_process(programs.mean(4))
+        judged(programs.scattered, 4).assert_same_as_one_process(programs.mean(4))
 
 
 @pytest.mark.parametrize("program", [programs.forgetful, programs.raises_on_the_last])
 def test_what_was_not_compared_is_no_agreement(program):
     with pytest.raises(AssertionError, match="gradient not compared"):
-        JudgedProgram(program, 2).assert_same_as_one_process(programs.mean(2))
+        judged(program, 2).assert_same_as_one_process(programs.mean(2))
 
 
 def test_bytes_are_counted_by_operation_and_what_is_not_named_may_not_be_called():
     sends = {"reduce_scatter": BYTES, "all_gather": BYTES}
-    JudgedProgram(programs.scattered, 4).assert_sends(sends)
-    JudgedProgram(programs.averaged, 4).assert_sends({"all_reduce": 2 * BYTES}, at_most=True)
+    judged(programs.scattered, 4).assert_sends(sends)
+    judged(programs.averaged, 4).assert_sends({"all_reduce": 2 * BYTES}, at_most=True)
     with pytest.raises(AssertionError, match=f"all_reduce, expected {BYTES - 1:,} bytes"):
-        JudgedProgram(programs.averaged, 4).assert_sends({"all_reduce": BYTES - 1})
+        judged(programs.averaged, 4).assert_sends({"all_reduce": BYTES - 1})
     with pytest.raises(AssertionError, match="reduce_scatter, expected at most 0 bytes"):
-        JudgedProgram(programs.scattered, 4).assert_sends({"all_gather": BYTES}, at_most=True)
+        judged(programs.scattered, 4).assert_sends({"all_gather": BYTES}, at_most=True)
 
 
 def test_a_ring_sends_half_as_much_for_each_half_of_an_all_reduce():
@@ -65,34 +65,30 @@ def test_a_ring_sends_half_as_much_for_each_half_of_an_all_reduce():
 
 
 def test_a_gather_that_returns_the_whole_counts_the_whole():
-    JudgedProgram(programs.gathered_by_return, 2).assert_sends({"all_gather": BYTES})
+    judged(programs.gathered_by_return, 2).assert_sends({"all_gather": BYTES})
 
 
 def test_calls_are_compared_in_their_order():
-    JudgedProgram(programs.scattered, 2).assert_calls(["reduce_scatter", "all_gather"])
+    judged(programs.scattered, 2).assert_calls(["reduce_scatter", "all_gather"])
     with pytest.raises(AssertionError, match="called reduce_scatter, all_gather; expected"):
-        JudgedProgram(programs.scattered, 2).assert_calls(["all_gather", "reduce_scatter"])
+        judged(programs.scattered, 2).assert_calls(["all_gather", "reduce_scatter"])
 
 
 def test_a_call_that_is_repeated_is_printed_once():
-    seen = [
-        RankResult(
-            0, calls=(MeteredCall("send", 4), MeteredCall("recv", 4), MeteredCall("recv", 4))
-        )
-    ]
-    found = comparison.order(seen, ["all_reduce"] * 72)
+    calls = tuple(MeteredCall(operation, 4) for operation in ("send", "recv", "recv"))
+    found = comparison.order([RankResult(0, calls=calls)], ["all_reduce"] * 72)
     assert found.says == "rank 0 called send, recv (2 times); expected all_reduce (72 times)"
 
 
 def test_a_peak_is_above_what_was_held_before():
     num = 1 << 18
-    JudgedProgram(programs.holds, 1, num).assert_peak(4 * num + 64)
+    judged(programs.holds, 1, num).assert_peak(4 * num + 64)
     with pytest.raises(AssertionError, match="rank 0 held"):
-        JudgedProgram(programs.holds, 1, num).assert_peak(4 * num - 64)
+        judged(programs.holds, 1, num).assert_peak(4 * num - 64)
 
 
 def test_a_failure_names_the_programs_own_line_and_not_what_its_peers_met():
-    first, last = run(programs.raises_on_the_last, 2)
+    first, last = judged(programs.raises_on_the_last, 2).ranks
     assert last.failure.message == "ValueError: no samples left"
     assert last.failure.code == 'raise ValueError("no samples left")'
     assert first.failure.kind == "peer failed"

@@ -20,6 +20,13 @@ from tests.processes import OWN_EXPERIMENTS
 torch.set_num_threads(1)  # as in ranks; a simulation would else leave its process with one thread
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever asks for a launcher starts ranks."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "_launcher" in item.fixturenames:
+            item.add_marker("ranks")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _no_forks_with_cuda() -> None:
     """A build of torch for CUDA refuses backward in a fork of what has run one, as tests do."""
@@ -43,7 +50,6 @@ def launcher(_launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Launcher:
 
 @pytest.fixture(scope="session")
 def _runs() -> dict[tuple[str, str], Run]:
-    """What the session has measured."""
     return {}
 
 

@@ -1,18 +1,138 @@
-"""Planned layouts on real ranks over gloo, by the step that is planned or by a schedule of torch's.
+"""Planned layouts on real ranks over gloo, by loops of torch alone or by the planned step itself.
 
-The code of the planned step runs here, but with values, gloo, torch's own reducer, and every
-microbatch.
+The loops share no code with `runners/planner`. The code of the planned step runs here, too, but
+with values, gloo, torch's own reducer, and every microbatch, or by a schedule of torch's.
 """
+
+from contextlib import nullcontext
 
 import torch
 import torch.distributed as dist
 import torch.distributed.pipelining as pp
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.parallel import DistributedDataParallel
 
 from proofbook.runners.core.meters.memory import CPU
 from proofbook.runners.planner.simulated import one_rank
 from proofbook.runners.planner.simulated.step import Repeats, Step
-from tests.runners.vision_transformer import is_memory
+
+WIDTH, DEPTH = 64, 2
+MICROBATCH, NUM_MICROBATCHES, NUM_STEPS = 64, 2, 2
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.widen, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        return x + self.narrow(F.gelu(self.widen(self.norm(x))))
+
+
+class Residuals(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(WIDTH, WIDTH)
+        self.blocks = nn.ModuleList(Block() for _ in range(DEPTH))
+        self.norm, self.logits = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4)
+
+    def forward(self, x):
+        x = self.first(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.logits(self.norm(x))
+
+
+def batch(microbatch, _):
+    return torch.zeros(microbatch, WIDTH)
+
+
+def tensor_plan():
+    """`--tensor-plan`: columns, then rows, of each MLP."""
+    return {"blocks.*.widen": ColwiseParallel(), "blocks.*.narrow": RowwiseParallel()}
+
+
+def is_memory(tensor):
+    """Whether a tensor holds memory: a wrapper of a result under way holds none itself."""
+    return not isinstance(tensor, AsyncCollectiveTensor)
+
+
+def _adam(parameters):
+    return torch.optim.AdamW(parameters, 1e-3, fused=True)
+
+
+def _train(module, optimizers, accumulates=nullcontext, reduce=None, gather=None):
+    """Steps of several microbatches; `accumulates` is around all but the last of them."""
+    for _ in range(NUM_STEPS):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        for context in (*[accumulates] * (NUM_MICROBATCHES - 1), nullcontext):
+            with context():
+                module(batch(MICROBATCH, 0)).mean().backward()
+        if reduce is not None:
+            reduce()
+        for optimizer in optimizers:
+            optimizer.step()
+        if gather is not None:
+            gather()
+
+
+def ddp():
+    module = DistributedDataParallel(Residuals())
+    _train(module, [_adam(module.parameters())], module.no_sync)
+
+
+def fsdp():
+    module = Residuals()
+    for block in module.blocks:
+        fully_shard(block, reshard_after_forward=block is not module.blocks[-1])
+    fully_shard(module)
+    _train(module, [_adam(module.parameters())])
+
+
+def zero1():
+    """State is divided among ranks, which divide each parameter evenly; all is in place."""
+    module = Residuals()
+    ranks, own = dist.get_world_size(), dist.get_rank()
+    shares = {p: nn.Parameter(p.detach().view(-1).chunk(ranks)[own]) for p in module.parameters()}
+
+    def reduce():
+        for parameter, share in shares.items():
+            whole = parameter.grad.view(-1)
+            dist.reduce_scatter_single(whole.chunk(ranks)[own], whole)
+            share.grad = whole.chunk(ranks)[own]
+
+    def gather():
+        for parameter, share in shares.items():
+            dist.all_gather_single(parameter.detach().view(-1), share.detach())
+        module.zero_grad()
+
+    _train(module, [_adam(shares.values())], reduce=reduce, gather=gather)
+
+
+def tp():
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    module = parallelize_module(Residuals(), mesh, tensor_plan())
+    divided = [p for p in module.parameters() if hasattr(p, "device_mesh")]
+    whole = [p for p in module.parameters() if not hasattr(p, "device_mesh")]
+    _train(module, [_adam(divided), _adam(whole)])
+
+
+LOOPS = {loop.__name__: loop for loop in (ddp, zero1, fsdp, tp)}
+
+
+def trained(rank, strategy):
+    rank.meter._is_tracked, rank.meter._look_around = is_memory, lambda: None
+    LOOPS[strategy]()
+
+
+# --- the planned step
 
 
 class Sends:

@@ -1,6 +1,10 @@
-"""Tiny models, and questions about them, that tests of plans share."""
+"""Tiny models, questions about them and a tracker's peaks, which tests of plans share."""
 
 from functools import cache
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._tools.mem_tracker import MemTracker
 
 from proofbook.runners.core.trace.measured import MemoryClasses
 from proofbook.runners.planner.answers import closed_form
@@ -25,7 +29,6 @@ GPT = LLAMA.model_copy(
 
 
 def changed(shape, **change):
-    """The same model with other sizes."""
     return Architecture(**{**shape.model_dump(), **change})
 
 
@@ -62,3 +65,25 @@ def by_forms(questions, num_workers=1):
     for one in answers:
         one.ranks[:] = [rank.model_copy(update=unknown) for rank in one.ranks]
     return answers
+
+
+def tracked_peak(build, batch, loss_of):
+    """The peak of a second step of Adam, in bytes of tensors.
+
+    Args:
+        build: the module.
+        batch: its arguments, which are there until the backward pass ends.
+        loss_of: the module's loss of a batch.
+    """
+    with FakeTensorMode():
+        model = build()
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
+        for _ in range(2):
+            tracker = MemTracker()
+            tracker.track_external(model, optimizer)
+            with tracker:
+                given = batch()
+                loss_of(model, given).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+        return tracker.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]

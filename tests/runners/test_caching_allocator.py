@@ -36,20 +36,15 @@ def blocks_of(segment):
         segment = segment.next
 
 
-def test_streams_do_not_share_blocks():
-    """The search key holds the stream."""
+def test_an_expandable_segment_grows_by_pages_and_streams_do_not_share_blocks():
+    """Two blocks of 15 MiB need two segments of 16 MiB, and two pages of 20 MiB together."""
+    log = [Allocate(0, 15 * MIB), Allocate(1, 15 * MIB), Allocate(2, 10 * MIB)]
+    assert replay(log[:2]).reserved_bytes == 32 * MIB
+    assert replay(log, is_expandable=True).reserved_bytes == 40 * MIB  # and leaves no slivers
     allocator = CachingAllocator()
     allocator.free(allocator.allocate(16 * MIB, stream=1))
     allocator.allocate(16 * MIB, stream=2)
     assert allocator.reserved.now == 32 * MIB
-
-
-def test_an_expandable_segment_grows_by_pages_and_leaves_no_slivers():
-    """Two blocks of 15 MiB need two segments of 16 MiB, and two pages of 20 MiB together."""
-    log = [Allocate(0, 15 * MIB), Allocate(1, 15 * MIB), Allocate(2, 10 * MIB)]
-    assert replay(log[:2]).reserved_bytes == 32 * MIB
-    assert replay(log[:2], is_expandable=True).reserved_bytes == 40 * MIB
-    assert replay(log, is_expandable=True).reserved_bytes == 40 * MIB
 
 
 # (bytes of the tensor, segments, reserved bytes after the loop)

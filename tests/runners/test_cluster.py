@@ -1,7 +1,7 @@
 """Ranks over two nodes, started by torchrun: two network namespaces of this machine stand for them.
 
-They try both kinds of rendezvous, with addresses and with host names, and one way to lose a node;
-`make soak` tries the others.
+One start measures, and loses a rank; `make soak` tries both kinds of rendezvous, with addresses and
+with host names, every way to lose a node, and the start after that.
 """
 
 import os
@@ -13,76 +13,41 @@ import pytest
 from proofbook.runners.cluster import __main__ as cluster
 from proofbook.runners.session import peers
 from proofbook.runners.traces.files import read, read_machine
-from tests.runners.two_nodes import DEAD, NO_ANSWER, SILENT, ended, lost, two_nodes, with_nodes
-
-
-@pytest.fixture(scope="session")
-def measured(tmp_path_factory):
-    """What two nodes measured after a start in which a rank was killed.
-
-    It is a run of both nodes, one of a single rank, one that fails, and one that had ended before.
-    """
-    with two_nodes(tmp_path_factory.mktemp("measured")) as nodes:
-        for said in lost(nodes, "rank").said:  # torchrun repeats it
-            assert f"traceback : {DEAD}" in said
-        names = ("scaling.strong_2", "scaling.one", "scaling.strong_4", "mishaps.raises")
-        nodes.start("c10d", "name", *names, "lasting.brief")
-        found = ended(nodes)
-        assert found.codes == [0, 0], found.said
-        return found
-
-
-@pytest.fixture(scope="session")
-def trace(measured):
-    return read(measured.folder / "scaling.json")
+from tests.runners.two_nodes import DEAD, NO_ANSWER, SILENT, lost, two_nodes, with_nodes
 
 
 @with_nodes
-def test_two_nodes_come_to_the_parameters_of_one_machine(run, trace):
-    here = run("scaling", "strong_2")
-    nodes = trace.runs["strong_2"]
+def test_two_nodes_measure_as_one_machine_until_a_rank_is_lost(run, tmp_path):
+    """A run of both nodes, one of a single rank, one that fails, and one whose rank is killed."""
+    names = ("scaling.strong_2", "scaling.one", "scaling.strong_4", "mishaps.raises")
+    with two_nodes(tmp_path) as on:
+        found = lost(on, "rank", *names)
+    described, trace = read_machine(found.folder), read(found.folder / "scaling.json")
+    here, nodes = run("scaling", "strong_2"), trace.runs["strong_2"]
     assert [r.parameter_digest for r in nodes.ranks] == [r.parameter_digest for r in here.ranks]
     assert nodes.epochs == here.epochs
     assert nodes.settings == here.settings
     assert nodes.timing.step is not None
     assert trace.runs["one"].status == "completed"
 
-
-@with_nodes
-def test_what_nodes_do_not_measure_is_skipped_with_its_reason(trace):
     reasons = {n: r.reason for n, r in trace.runs.items() if r.status == "skipped"}
     assert set(reasons) == set(trace.runs) - {"one", "strong_2"}
     assert reasons["strong_4"] == "it takes 4 ranks, and 2 were started on these nodes"
     assert "links of their own" in str(reasons["link_slow"])
     assert reasons["weak_2"] == "not named: `-m runners.cluster scaling.weak_2` measures it"
 
-
-@with_nodes
-def test_nodes_have_a_folder_a_name_and_an_interface_of_their_own(measured, trace):
-    described = read_machine(measured.folder)
-    assert measured.folder.name.startswith("2-nodes-")
-    assert described.name == measured.folder.name == trace.machine
+    assert found.folder.name.startswith("2-nodes-")
+    assert described.name == found.folder.name == trace.machine
     assert described.system.endswith("2 nodes")
-    for number, said in enumerate(measured.said):
+    for number, said in enumerate(found.said):
         address = f"10.213.0.{number + 1}"
         assert f"node {number} (n{number}): one of 2, connected over link0, {address}" in said
-    assert measured.left == {}
-    assert measured.temporary == [[], []]
+        assert f"traceback : {DEAD}" in said  # torchrun repeats it
+    assert found.temporary == [[], []]
 
-
-@with_nodes
-def test_the_root_cause_is_named_whichever_node_it_lies_on(measured):
-    failed = read(measured.folder / "mishaps.json").runs["raises"]
-    assert failed.status == "failed"
-    assert failed.error.kind == "exception"
+    failed = read(found.folder / "mishaps.json").runs["raises"]
+    assert (failed.status, failed.error.kind) == ("failed", "exception")
     assert [r.rank for r in failed.ranks] == [0, 1]
-
-
-@with_nodes
-def test_the_start_after_a_killed_rank_takes_what_had_ended(measured):
-    assert "kept as measured before" in measured.said[0]
-    assert read(measured.folder / "lasting.json").runs["brief"].status == "completed"
-    assert not (measured.folder / ".lasting.part").exists()
 
 
 @pytest.mark.parametrize(("store_seconds", "said"), [(0.0, SILENT), (16.0, NO_ANSWER)])

@@ -25,8 +25,7 @@ from proofbook.runners.planner.simulated.one_rank import simulate_rank
 from proofbook.runners.planner.simulated.own_model import loss_of
 from proofbook.runners.planner.simulated.public_model import batch, built
 from proofbook.runners.planner.simulated.transformer import RankPlan, RankTransformer
-from tests.runners.questions import asked
-from tests.runners.tracked import tracked_peak
+from tests.runners.questions import asked, tracked_peak
 
 PATH = Path(__file__).with_name("configurations.yml")
 TABLE = yaml.safe_load(PATH.read_text(encoding="utf-8"))
@@ -71,8 +70,6 @@ def test_its_parameters_are_those_of_transformers(stated, tmp_path):
         ("llama", {"kv_lora_rank": 512}, "kv_lora_rank: no plan has 512; 0 is planned"),
         ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor: no plan has 0.5; 1 is"),
         ("llama", {"hidden_act": "relu"}, 'hidden_act: no plan has "relu"; "silu" is planned'),
-        ("llama", {"new_expert_groups": 2}, "new_expert_groups: no such key is known"),
-        ("mistral", {"attention_bias": True}, "attention_bias: no plan has true; false is"),
         ("mistral", {"layer_types": ["sliding_attention"]}, "layer_types: no plan has these"),
         ("mixtral", {"num_local_experts": 1, "num_experts_per_tok": 1}, "experts: no plan has 1"),
         ("mixtral", {"num_local_experts": "8"}, "num_local_experts: Input should be a valid int"),
@@ -80,14 +77,10 @@ def test_its_parameters_are_those_of_transformers(stated, tmp_path):
         ("qwen3_moe", {"mlp_only_layers": [3]}, r"mlp_only_layers: no plan has \[3\]; the first"),
         ("gpt2", {"add_cross_attention": True}, "add_cross_attention: no plan has true"),
         ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_attention: no"),
-        ("gemma3_text", {"final_logit_softcapping": 30.0}, "final_logit_softcapping: no plan"),
         ("gpt_oss", {"layer_types": ["full_attention", "sliding_attention"]}, "layer_types: no"),
         ("deepseek_v2", {"num_experts_per_tok": 0}, "num_experts_per_tok: Input should be greater"),
-        ("deepseek_v3", {"moe_layer_freq": 2}, "moe_layer_freq: no plan has 2; 1 is planned"),
         ("deepseek_v3", {"moe_intermediate_size": None}, "moe_intermediate_size: no plan has null"),
         ("deepseek_v2", {"qk_nope_head_dim": "128"}, 'qk_nope_head_dim: no plan has "128"'),
-        ("phi3", {"partial_rotary_factor": "0.75"}, 'partial_rotary_factor: no plan has "0.75"'),
-        ("qwen3_moe", {"mlp_only_layers": 3}, "mlp_only_layers: no plan has 3"),
         ("llama", {"architectures": ["A\nB"]}, "architectures: .* has no head for causal"),
         ("llama", {"head_dim": 63}, "rotary positions turn pairs, and a head has 63"),
         ("llama", {"num_hidden_layers": 10**9}, "at most 1,000 layers are planned"),
@@ -101,10 +94,6 @@ def test_its_parameters_are_those_of_transformers(stated, tmp_path):
         ("llama", {"num_attention_heads": 11}, "11 heads do not divide a width of 4096"),
         ("llama", {"num_key_value_heads": 5}, "5 heads of keys do not divide 32"),
         ("llama", {"attention_dropout": 0.1}, "attention_dropout: no plan has 0.1; 0 is"),
-        ("llama", {"quantization_config": {"bits": 4}}, "quantized weights.*remove its quant"),
-        ("llama", {"n_shared_experts": 2}, "n_shared_experts: no plan has 2"),
-        ("llama", {"decoder_sparse_step": 2}, "decoder_sparse_step: no plan has 2"),
-        ("llama", {"mlp_only_layers": [0]}, r"mlp_only_layers: no plan has \[0\]"),
     ],
 )  # fmt: skip
 def test_what_is_not_planned_is_refused_by_its_name(family, change, why, tmp_path):
@@ -209,15 +198,12 @@ def test_without_transformers_a_family_is_refused_with_what_installs_it(tmp_path
     ("words", "why"),
     [
         (["--devices", "1000000"], "at most 131,072 devices are planned"),
-        (["--devices", "1024x1024"], "at most 131,072 devices are planned"),
         (["--sequence", "999999999999"], "is no whole number from 1 to 100,000,000"),
         (["--microbatch", "9" * 5000], "is no whole number from 1 to 100,000,000"),
         (["--loss-chunks", "2000"], "is no whole number from 1 to 1,024"),
         (["--memory", "1e30"], "'1e30' is no number above 0, up to 1e+06"),
         (["--flops", "inf"], "'inf' is no number above 0, up to 1e+18"),
-        (["--strategies", ""], "'' names no strategy; leave it out for a search"),
         (["--strategies", "ddp,,fsdp"], "'ddp,,fsdp' names no strategy"),
-        (["--optimizer", "lora"], "LoRA is not planned: a plan trains every parameter"),
         (["--lora"], "LoRA is not planned: a plan trains every parameter"),
         (["--lora-rank", "16"], "LoRA is not planned: a plan trains every parameter"),
     ],

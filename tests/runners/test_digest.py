@@ -152,43 +152,13 @@ def test_programs_that_are_found_by_a_pattern_have_a_digest_each(digest_of, tmp_
     first = tmp_path / "content" / "topics" / "a" / "code" / "b.py"
     first.parent.mkdir(parents=True)
     code = CODE + 'PROGRAMS = "content/topics/*/code/*.py"\n'
-    without = digest_of(code)
-
-    def with_text(text):
+    without, found = digest_of(code), set()
+    for text in ("", "# expected: failed\n", "print(2)\n"):
         first.write_text(f'"""Run it: torchrun --nproc-per-node 2 b.py"""\nprint(1)\n{text}')
         assert digest_of(code) == without  # the experiment itself is the same
-        (path,) = digest.program_digests("one")
-        assert path == "content/topics/a/code/b.py"
-        return digest.program_digests("one")[path]
-
-    plain = with_text("")
-    assert with_text("# expected: failed\n") != plain
-    assert with_text("print(2)\n") != plain
-    first.with_name("c.py").write_text("print(3)\n")
-    digest.forget_code()
-    assert len(digest.program_digests("one")) == 2
-
-
-def test_a_program_that_is_stated_as_a_difference_has_the_digest_of_its_text(digest_of, tmp_path):
-    lab = tmp_path / "content" / "topics" / "a" / "labs" / "b"
-    lab.mkdir(parents=True)
-
-    def digests(solution, change):
-        (lab / "solved.py").write_text(f'"""Right."""\n{solution}')
-        (lab / "wrong.yml").write_text(WRONG.format(change=change))
-        digest_of(CODE + 'PROGRAMS = "content/topics/*/labs/*/wrong.yml"\n')
-        return {Path(path).stem: code for path, code in digest.program_digests("one").items()}
-
-    before = digests("one = 1\ntwo = 2\n", "+one = 3")
-    assert [*before] == ["first", "second"]
-    edited = digests("one = 1\ntwo = 2\n", "+one = 4")
-    assert edited["first"] != before["first"]
-    assert edited["second"] == before["second"]
-    edited = digests("one = 5\ntwo = 2\n", "+one = 3")
-    assert [*edited] == ["second"]  # the line that the first one takes away is gone
-    assert edited["second"] != before["second"]
-    edited = digests("one = 1\ntwo = 6\n", "+one = 3")
-    assert [*edited] == ["first"]
+        found |= {*digest.program_digests("one").items()}
+    assert {path for path, _ in found} == {"content/topics/a/code/b.py"}
+    assert len(found) == 3
 
 
 WRONG = """programs:
@@ -204,6 +174,30 @@ WRONG = """programs:
     changes: |
       -two = 2
 """
+
+
+@pytest.mark.parametrize(
+    ("solution", "change", "changed"),
+    [
+        ("one = 1\ntwo = 2\n", "+one = 4", {"first"}),
+        ("one = 5\ntwo = 2\n", "+one = 3", {"second"}),  # the first one's line is gone
+        ("one = 1\ntwo = 6\n", "+one = 3", {"first"}),
+    ],
+)
+def test_a_program_that_is_stated_as_a_difference_has_the_digest_of_its_text(
+    digest_of, tmp_path, solution, change, changed
+):
+    lab = tmp_path / "content" / "topics" / "a" / "labs" / "b"
+    lab.mkdir(parents=True)
+    found = []
+    for given in ("one = 1\ntwo = 2\n", "+one = 3"), (solution, change):
+        (lab / "solved.py").write_text(f'"""Right."""\n{given[0]}')
+        (lab / "wrong.yml").write_text(WRONG.format(change=given[1]))
+        digest_of(CODE + 'PROGRAMS = "content/topics/*/labs/*/wrong.yml"\n')
+        found.append({Path(path).stem: of for path, of in digest.program_digests("one").items()})
+    before, after = found
+    assert {*before} == {"first", "second"}
+    assert {name for name in after if after[name] != before[name]} == changed
 
 
 def test_all_that_grades_labs_is_behind_their_traces():

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,15 +14,20 @@ import pytest
 from proofbook.runners.__main__ import main
 from proofbook.runners.commands import run as running
 from proofbook.runners.core.declared.experiment import find
-from proofbook.runners.core.measuring import measure
-from proofbook.runners.core.measuring.launch import Launcher, Place
+from proofbook.runners.core.measuring import endings, measure
+from proofbook.runners.core.measuring.endings import NotMeasuredError, UnfinishedError
+from proofbook.runners.core.measuring.forkserver import ForkServer
+from proofbook.runners.core.measuring.launch import Launcher
 from proofbook.runners.core.system import links
+from proofbook.runners.core.trace.outcome import RankOutcome
+from proofbook.runners.session.pending import part_of, pending
+from proofbook.runners.session.progress import Progress
 from proofbook.runners.system.errors import LaunchError
+from proofbook.runners.traces.files import read
 from proofbook.runners.traces.summary import how_it_ended
 from tests.conftest import wait_until
-from tests.processes import OWN_EXPERIMENTS, marked
+from tests.processes import OWN_EXPERIMENTS, marked, python, ran
 
-pytestmark = pytest.mark.ranks
 # Python takes memory for objects in arenas of 1 MiB; glibc's heap and page rounding are smaller.
 LITTLE_BYTES = 4 << 20
 LOADING_SECONDS = 0.5  # that torch takes to load, at the very least
@@ -94,22 +100,19 @@ def test_a_loss_that_leaves_the_numbers_is_null_and_listed(run):
     assert diverged.non_finite[0].step == diverged.step_losses.index(None)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_ranks_inherit_no_choice_of_nccl_but_the_interface(own_launcher, monkeypatch):
+def test_ranks_inherit_no_choice_of_nccl_and_the_first_pass_takes_no_loading_of_torch(
+    own_launcher, monkeypatch
+):
     names = ("NCCL_ALGO", "TORCH_NCCL_BLOCKING_WAIT", "NCCL_SOCKET_IFNAME")
     for name in names:
         monkeypatch.setenv(name, "1")
-    own_launcher.run_pass(find("mishaps"), "well", "timed")
-    environment = Path(f"/proc/{own_launcher._server('timed')._process.pid}/environ").read_text()
-    assert [name for name in names if f"{name}=1" in environment] == ["NCCL_SOCKET_IFNAME"]
-
-
-def test_the_seconds_of_the_first_pass_hold_no_loading_of_torch(own_launcher):
     before = time.monotonic()
     result = own_launcher.run_pass(find("mishaps"), "well", "timed")
-    whole = time.monotonic() - before
     assert result.root_cause is None
-    assert whole - result.seconds > LOADING_SECONDS
+    assert time.monotonic() - before - result.seconds > LOADING_SECONDS
+    if sys.platform == "linux":
+        environ = Path(f"/proc/{own_launcher._server('timed')._process.pid}/environ")
+        assert {n for n in names if f"{n}=1" in environ.read_text()} == {"NCCL_SOCKET_IFNAME"}
 
 
 def test_a_forkserver_that_dies_ends_the_run_at_once_and_in_one_line(own_launcher):
@@ -129,6 +132,7 @@ def test_a_forkserver_that_dies_ends_the_run_at_once_and_in_one_line(own_launche
         own_launcher.run_pass(find("mishaps"), "well", "timed")
 
 
+@pytest.mark.ranks
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_stopped_run_leaves_no_process_no_link_and_no_half_file(how, tmp_path, root):
@@ -179,7 +183,7 @@ def test_a_second_run_at_the_same_time_is_refused_in_one_line(tmp_path, capsys):
 def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(folder):
     ran = running.run(running.RunRequest(names=("odd",)))
     assert ran.surprises == [
-        "odd.crashes: failed in step on rank 0 at small.py:21: ZeroDivisionError: division by "
+        "odd.crashes: failed in step on rank 0 at small.py:34: ZeroDivisionError: division by "
         "zero, expected completed; to measure again, with the traceback: PROOFBOOK_STDERR=1 "
         "python -m runners run odd --force",
         "odd.surprises: completed, expected out of memory",
@@ -188,9 +192,127 @@ def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(folder):
     assert (folder / "odd.json").exists()
 
 
-def test_ranks_that_share_an_accelerator_skip_what_gloo_cannot_move():
-    declarations = find("large_model").runs
-    reason = measure.cannot_run(declarations["wide_fsdp"], Place("cuda", "gloo"))
-    assert "share an accelerator" in reason
-    assert measure.cannot_run(declarations["wide_ddp"], Place("cuda", "gloo")) is None
-    assert measure.cannot_run(declarations["wide_fsdp"], Place("cuda", "nccl")) is None
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("terminated", r"rank 0 died in step: SIGTERM, which this run did not declare"),
+        ("gives_up", "rank 0 died in build: exit code 70"),  # it could not report
+        ("opens", "no file handles left"),
+        ("grows", "not enough memory for rank 0 in forward"),
+    ],
+)
+def test_a_failure_for_want_of_the_machine_is_not_measured(run, name, said):
+    if name == "grows" and sys.platform != "linux":
+        pytest.skip("limits the data segment")
+    with pytest.raises(NotMeasuredError, match=said):
+        run("wanting", name)
+
+
+def _killing(monkeypatch, experiment, run):
+    """Kill a rank of one run as soon as it has started, as the kernel or a person would."""
+    start = ForkServer.start
+
+    def killed(server, requests):
+        pids = start(server, requests)
+        if (requests[0]["experiment"], requests[0]["run"]) == (experiment, run):
+            os.kill(pids[0], signal.SIGKILL)
+        return pids
+
+    monkeypatch.setattr(ForkServer, "start", killed)
+
+
+def test_a_rank_that_somebody_kills_leaves_the_trace_and_the_next_run_measures_the_rest(
+    folder, launcher, monkeypatch
+):
+    runs = list(find("heavier").runs)
+    one = pending("heavier", folder, full=True)
+    before = measure.measure(one, launcher, Progress())
+    path = folder / "heavier.json"
+    old = path.read_bytes()
+    again = pending("heavier", folder, full=True, force=True)
+    with monkeypatch.context() as patched:
+        _killing(patched, "heavier", runs[0])
+        with pytest.raises(UnfinishedError, match=f"heavier.{runs[0]}: rank 0 died in"):
+            measure.measure(again, launcher, Progress())
+    assert path.read_bytes() == old
+    assert list(read(part_of("heavier", folder)).runs) == runs[1:]
+    later = pending("heavier", folder)
+    assert (later.reason, later.measured) == ("unfinished", (runs[0],))
+    after = measure.measure(later, launcher, Progress())
+    assert list(after.runs) == list(before.runs)
+    assert not part_of("heavier", folder).exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    place = tmp_path / "small"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(place)]
+    if os.geteuid() or not shutil.which("mount") or subprocess.run(command).returncode:
+        pytest.skip("only root can mount a small disk, and here it cannot")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def _said_by_run(root, place, *under, **variables):
+    """What `run full` says on standard error where something is wanting."""
+    own = os.environ | OWN_EXPERIMENTS | {"PROOFBOOK_TRACES": str(place / "traces")} | variables
+    done = ran([*under, sys.executable, "-m", "runners", "run", "full"], root, own)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(place.glob("traces/**/full.json"))
+    return done.stderr
+
+
+@pytest.mark.ranks
+def test_a_full_temporary_folder_is_named_and_keeps_what_was_measured(tmp_path, root, small_disk):
+    said = _said_by_run(root, tmp_path, TMPDIR=str(small_disk))
+    assert said.count(f"not measured: no space left in {small_disk}") == 1
+    assert "not measured, for the causes above: full.fills" in said
+    (part,) = tmp_path.glob("traces/**/.full.part")
+    assert list(read(part).runs) == ["well"]
+
+
+@pytest.mark.ranks
+def test_without_a_network_interface_nothing_is_measured(tmp_path, root):
+    own_network = ("unshare", "--net")  # in which nobody has brought loopback up
+    if not shutil.which(own_network[0]) or subprocess.run([*own_network, "true"]).returncode:
+        pytest.skip("only root can take the network away, and here it cannot")
+    said = _said_by_run(root, tmp_path, *own_network)
+    assert said.count("`ip link set lo up`") == 1
+    assert "not measured, for the causes above: full.well" in said
+    assert "surprise" not in said
+
+
+def _ended(kind, phase, message):
+    failure = {"kind": kind, "message": message, "rank": 0, "phase": phase}
+    status = "deadlocked" if kind == "hang" else "failed"
+    return RankOutcome.model_validate({"rank": 0, "status": status, "failure": failure})
+
+
+@pytest.mark.usefixtures("launcher")  # which finds the tests' experiments
+def test_a_failure_before_the_strategy_is_called_is_no_evidence_and_one_in_it_is(tmp_path):
+    declaration = find("hangs").runs["order_swapped"]  # which is meant to hang
+    for phase, is_evidence in (("start", False), ("warm_up", False), ("collective", True)):
+        ends = [_ended("hang", phase, f"rank 0 stood still in {phase}")]
+        assert (
+            endings.why_not_measured(declaration, "timed", ends, tmp_path) is None
+        ) == is_evidence
+
+
+@pytest.mark.ranks
+def test_a_system_that_is_not_linux_trains_and_meters_without_what_linux_offers(tmp_path):
+    """There a process with torch must not fork, and there is no `/proc`."""
+    own = {"PYTHONPATH": str(Path(__file__).parent / "no_linux"), "PROOFBOOK_TRACES": str(tmp_path)}
+    done = python("-m", "runners", "run", "elsewhere", **OWN_EXPERIMENTS, **own)
+    assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.glob("*/elsewhere.json")
+    runs = read(path).runs
+    summed = runs["summed"]
+    assert (summed.status, summed.passes) == ("completed", ["timed", "metered"])
+    assert summed.printed == ["summed"]
+    assert [c.operation for c in summed.ranks[1].collectives] == ["all_reduce"]
+    memory = summed.ranks[0].memory
+    assert (memory.peak_bytes, memory.kernel_peak_bytes) == (3 * 4, None)
+    left_out = {name: run.reason for name, run in runs.items() if run.status != "completed"}
+    assert left_out == {"limited": "Darwin does not let a process limit its own data segment"}

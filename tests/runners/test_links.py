@@ -9,7 +9,6 @@ import pytest
 
 from proofbook.runners.core.declared.experiment import find
 from proofbook.runners.core.measuring import measure
-from proofbook.runners.core.meters.link import sent_payload_bytes
 from proofbook.runners.core.system import links, processes
 
 REFUSAL = "RTNETLINK answers: Operation not permitted"
@@ -25,38 +24,25 @@ def asked_anew():
     links.cannot_link.cache_clear()
 
 
-def measures(run, rank):
-    found = run.ranks[rank].measures
-    return {name: value for name, value in found.items() if isinstance(value, int)}
+@can_link
+def test_a_shaped_link_is_counted_without_headers_and_lets_no_more_through_than_its_rate(run):
+    slow = run("linked", "slow")
+    for rank in slow.ranks:
+        counted = rank.measures
+        assert counted["sent_payload_bytes"] == pytest.approx(NUM_BYTES, rel=0.001)
+        # Frames that only resolve addresses are smaller than the headers that a count takes off.
+        assert counted["idle_payload_bytes"] <= 0 < counted["barrier_payload_bytes"]
+    (seconds,) = slow.timing.measures["all_reduce"].samples
+    # A late rank finds the other's half here already; the sum of its own half is yet to come.
+    assert seconds >= (NUM_BYTES / 2 - 2 * links.MIN_BURST_BYTES) * 8 / 100_000_000
 
 
 @can_link
-@pytest.mark.ranks
 def test_each_rank_lives_in_a_network_of_its_own(run):
     ranks = run("linked", "free").ranks
     spaces = {str(r.measures["namespace"]) for r in ranks}
     assert len(spaces | {str(Path("/proc/self/ns/net").readlink())}) == 3
     assert [r.measures["interfaces"] for r in ranks] == [["link0"]] * 2
-
-
-@can_link
-@pytest.mark.ranks
-def test_counters_without_headers_are_what_two_ranks_send_in_an_all_reduce(run):
-    for rank in (0, 1):
-        counted = measures(run("linked", "slow"), rank)
-        assert counted["sent_payload_bytes"] == pytest.approx(NUM_BYTES, rel=0.001)
-        # Frames that only resolve addresses are smaller than the headers that a count takes off.
-        assert counted["idle_payload_bytes"] <= 0
-        assert counted["barrier_payload_bytes"] > 0
-
-
-@can_link
-@pytest.mark.ranks
-def test_a_shaped_link_lets_no_more_through_than_its_rate(run):
-    slow = run("linked", "slow")
-    (seconds,) = slow.timing.measures["all_reduce"].samples
-    # A late rank finds the other's half here already; the sum of its own half is yet to come.
-    assert seconds >= (NUM_BYTES / 2 - 2 * links.MIN_BURST_BYTES) * 8 / 100_000_000
 
 
 @pytest.mark.usefixtures("asked_anew")
@@ -87,15 +73,3 @@ def test_a_namespace_s_owner_is_a_process_with_its_id_and_its_start():
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert not processes.lives(process.pid, start)
-
-
-def test_counts_are_read_from_the_kernel_s_table(tmp_path):
-    table = tmp_path / "dev"
-    table.write_text(
-        "Inter-|   Receive                                                |  Transmit\n"
-        " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs\n"
-        "    lo:       1       2    0    0    0     0          0         0        3       4    0\n"
-        " link0:    1000      10    0    0    0     0          0         0     2066      20    0\n"
-    )
-    assert sent_payload_bytes(table) == 2066 - 20 * 66
-    assert sent_payload_bytes(tmp_path / "nowhere") is None

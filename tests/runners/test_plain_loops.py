@@ -1,17 +1,25 @@
-"""Experiments against loops of plain PyTorch in one process, which know of no rank."""
+"""Experiments against plain PyTorch in one process, which knows of no rank."""
 
 from itertools import repeat
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector
+from torch.utils.flop_counter import FlopCounterMode
 
-from proofbook.runners.experiments import batch_split, checkpointing, sharding
+from proofbook.runners.core.declared.experiment import find
+from proofbook.runners.experiments import batch_split, pipeline_schedules, sharding
+from proofbook.runners.experiments.mixed_precision import LowAdam
+from proofbook.runners.experiments.pipeline_schedules import Diary
+from proofbook.runners.experiments.primitives import LayerSettings, _layer
 from proofbook.runners.training import steps
 from proofbook.runners.training.networks import mlp
 from proofbook.runners.training.teacher import Samples, scaled, teach
+from proofbook.runners.training.text import Text, windows
+from proofbook.runners.training.transformer_model import SmallGPT, TransformerShape
 
 
 def taught(num_samples, dtype=torch.float64, *, num_features=10, num_classes=4, temperature=0.15):
@@ -78,23 +86,6 @@ def test_gradients_of_equal_parts_add_up_to_that_of_the_mean_loss(num_parts):
     torch.testing.assert_close(found, list(expected), rtol=1e-10, atol=1e-14)
 
 
-@pytest.mark.ranks
-def test_unsynchronised_replicas_are_what_each_shard_alone_would_teach(run):
-    (step,) = [s for s in run("ddp", "no_sync").prediction if s.name == "compare"]
-    training, validation = taught(10000, torch.float32)
-    ends = []
-    for rank in (0, 3):
-        replica = model(torch.float32)
-        train(replica, batches_of(shards(training, 4)[rank], 25, 500), repeat(0.1), momentum=0.9)
-        right = replica(validation.features).argmax(1) == validation.labels
-        found = step.facts[f"rank_{rank}_validation_accuracy"]
-        assert found == pytest.approx(right.double().mean().item(), abs=0.005)
-        ends.append(parameters_to_vector(replica.parameters()).detach())
-    apart = ((ends[1] - ends[0]).norm() / ends[0].norm()).item()
-    assert step.facts["rank_3_relative_distance"] == pytest.approx(apart, rel=1e-3)
-
-
-@pytest.mark.ranks
 def test_a_warm_up_over_ranks_is_one_process_with_rising_rates(run):
     warmed, (training, validation) = run("batch_and_rate", "warmed"), taught(6400)
     rates = [0.05 + (0.2 - 0.05) * min(1.0, index / 32) for index in range(128)]
@@ -112,7 +103,6 @@ def test_a_warm_up_over_ranks_is_one_process_with_rising_rates(run):
     assert len(measures["validation_losses"]) == 8
 
 
-@pytest.mark.ranks
 def test_local_sgd_over_ranks_is_local_sgd_in_one_process(run):
     own = [batches_of(shard, 50, 128) for shard in shards(taught(6400)[0], 2)]
     replicas, losses = [model(), model()], []
@@ -130,7 +120,6 @@ def test_local_sgd_over_ranks_is_local_sgd_in_one_process(run):
     assert measured.epochs[0].loss == pytest.approx(sum(losses) / len(losses))
 
 
-@pytest.mark.ranks
 def test_a_gradient_that_comes_late_is_that_of_so_many_steps_before(run):
     one, losses = model(), []  # one model, for all replicas are equal
     old = []
@@ -145,7 +134,6 @@ def test_a_gradient_that_comes_late_is_that_of_so_many_steps_before(run):
     assert run("synchronization", "stale_4").step_losses == pytest.approx(losses, rel=1e-9)
 
 
-@pytest.mark.ranks
 def test_parts_that_weigh_alike_give_the_mean_of_their_means(run):
     temperature = batch_split.PartSettings().teacher_temperature
     training, _ = taught(
@@ -174,7 +162,6 @@ def test_whole_parameters_are_dealt_out_the_largest_first():
     assert sorted(sharding.parts([9, 1, 1], 2)) == [2, 9]
 
 
-@pytest.mark.ranks
 def test_sharded_ranks_train_as_a_plain_loop_over_all_samples_does(run):
     """The other ways have the same loss, by a law; here rank 0's at the third step."""
     model, source = mlp([512] * 9), torch.Generator().manual_seed(42)
@@ -196,7 +183,6 @@ def test_sharded_ranks_train_as_a_plain_loop_over_all_samples_does(run):
     assert shown == pytest.approx(loss_of(model, batches[0]).item(), rel=1e-4)
 
 
-@pytest.mark.ranks
 def test_a_whole_gradient_that_fsdp_has_yet_to_reduce_is_a_gradient_and_no_activation(run):
     found = run("sharding", "fsdp_2")
     layer = found.settings["layer_bytes"]
@@ -206,9 +192,76 @@ def test_a_whole_gradient_that_fsdp_has_yet_to_reduce_is_a_gradient_and_no_activ
         assert rank.memory.at_peak.activations_bytes < activations
 
 
-def test_a_block_that_is_recomputed_adds_what_it_computes_to_its_samples():
-    block, samples = checkpointing.ResidualBlock(4, torch.device("cpu")), torch.randn(3, 4)
-    inside = torch.clamp(samples @ block.up.weight.T + block.up.bias, min=0)
-    assert inside.shape == (3, 16)  # which the closed forms take four times as wide
-    added = inside @ block.down.weight.T + block.down.bias
-    torch.testing.assert_close(block(samples), samples + added)
+def test_the_scalar_loss_does_not_keep_a_tensor_as_large_as_its_input():
+    samples = torch.zeros(64, 8)
+    assert pipeline_schedules._mean_loss(samples, samples).untyped_storage().nbytes() == 4
+
+
+def test_what_a_rank_does_in_no_forward_and_no_backward_is_idle(monkeypatch):
+    """By a clock of the test's own: two seconds in a forward, three in a backward."""
+    now = 100.0
+
+    def pass_seconds(seconds):
+        nonlocal now
+        now += seconds
+
+    clock = SimpleNamespace(perf_counter=lambda: now, sleep=pass_seconds)
+    monkeypatch.setattr(pipeline_schedules, "time", clock)
+    diary = Diary(forward_seconds=2.0, half_backward_seconds=0.0, _last=now)
+    with diary.action(2.0):
+        pass_seconds(0.5)  # what it computes; the rest of its pace is slept
+    pass_seconds(0.25)  # too short for a wait: the machine sends
+    with diary.action(1.0):
+        pass_seconds(3.0)  # longer than its pace
+    assert (diary.busy_seconds, diary.sending_seconds) == (5.0, 0.25)
+
+
+SMALL = TransformerShape(vocabulary=256, context=16, width=8, num_heads=2, num_layers=2, hidden=32)
+
+
+def test_no_sentence_of_the_held_out_text_is_trained_on():
+    text = Text.read()
+    assert not set(text.held_out.splitlines()) & set(text.training.splitlines())
+
+
+def test_targets_are_the_bytes_that_follow():
+    tokens, targets = windows(b"abcdefgh", [0, 3], 4)
+    assert [bytes(row.tolist()) for row in tokens] == [b"abcd", b"defg"]
+    assert [bytes(row.tolist()) for row in targets] == [b"bcde", b"efgh"]
+
+
+def test_no_byte_sees_what_comes_after_it():
+    torch.manual_seed(0)
+    model = SmallGPT(SMALL)
+    tokens = torch.randint(0, 256, (1, 16))
+    changed = tokens.clone()
+    changed[0, 10:] = 0
+    torch.testing.assert_close(model(tokens)[0, :10], model(changed)[0, :10])
+    assert not torch.allclose(model(tokens)[0, 10:], model(changed)[0, 10:])
+
+
+def test_the_products_of_a_layer_are_counted(launcher):
+    result = launcher.run_pass(find("primitives"), "compute_1", "timed")
+    with FlopCounterMode(display=False) as counter:
+        _layer(SimpleNamespace(device="cpu"), LayerSettings())()
+    assert result.outcomes[0].measures["num_flops"] == counter.get_total_flops()
+
+
+@pytest.mark.parametrize(("name", "between"), [("sometimes", 1), ("sometimes_local", 8)])
+def test_a_training_should_take_the_sum_of_what_each_stretch_waits_for(name, between):
+    settings = find("stragglers").runs[name].settings
+    stretches = torch.tensor(settings.lengths()).unflatten(1, (-1, between)).sum(2)  # by rank
+    total = stretches.amax(0).sum().item()
+    assert settings.closed_forms()["expected_seconds"] == pytest.approx(total)
+
+
+@pytest.mark.parametrize("keeps_master", [True, False])
+def test_the_narrow_adam_is_adam_where_nothing_is_narrow(keeps_master):
+    start, *gradients = torch.randn(6, 50, generator=torch.Generator().manual_seed(1))
+    own, public = (nn.Parameter(start.clone()) for _ in range(2))
+    optimizers = LowAdam([own], 0.01, keeps_master), torch.optim.Adam([public], lr=0.01)
+    for gradient in gradients:
+        own.grad = public.grad = gradient
+        for optimizer in optimizers:
+            optimizer.step()
+    torch.testing.assert_close(own, public)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,16 +12,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
+import yaml
 
 from proofbook.runners.__main__ import main
 from proofbook.runners.planner import command
 from proofbook.runners.planner.answers.answer import PlanAnswer
 from proofbook.runners.planner.answers.law_of_time import Cluster
-from proofbook.runners.planner.answers.question import _AXES, TrainingSettings
+from proofbook.runners.planner.answers.question import TrainingSettings
 from proofbook.runners.planner.simulated import cache
 from proofbook.runners.planner.simulated.cache import answers
 from proofbook.runners.planner.simulated.updates import RankOptimizer
-from proofbook.runners.simulate.log import RESHARDED
 from proofbook.runners.system.book import ROOT
 from tests.conftest import wait_until
 from tests.processes import marked
@@ -27,7 +29,6 @@ from tests.runners.questions import GPT, LLAMA, asked, by_forms, changed, simula
 
 DEEP = changed(LLAMA, num_layers=4)
 GPT_TIED = changed(GPT, num_layers=4, has_tied_embeddings=True)
-MIXED = changed(LLAMA, num_experts=4, num_active_experts=2)
 
 
 def payload(plan, operation, axis):
@@ -35,23 +36,6 @@ def payload(plan, operation, axis):
 
 
 ONE = {"precision": "fp32", "global_batch": 4}
-
-
-@pytest.mark.parametrize(
-    ("how", "each"),
-    [
-        ({"precision": "fp32"}, 16),  # 4 + 4, and two moments of 4
-        ({"precision": "bf16-mixed"}, 16),  # 2 + 2, a copy of 4, and two moments of 4
-        ({"precision": "bf16"}, 8),
-        ({"precision": "fp32", "optimizer": "sgd"}, 8),
-        ({"precision": "fp32", "optimizer": "adam8bit"}, 10 + 2 * 4 / 256),
-    ],
-)
-def test_between_steps_a_device_holds_so_many_bytes_a_parameter(how, each):
-    plan = simulated("single", **ONE | how)
-    exact = each * plan.num_parameters
-    assert plan.num_parameters == LLAMA.num_parameters
-    assert exact <= plan.between_steps_bytes <= exact * 1.05  # small things: step counters, angles
 
 
 def test_ranks_that_share_a_parameter_unevenly_exchange_equal_padded_parts(monkeypatch):
@@ -98,41 +82,6 @@ def test_ranks_of_an_axis_send_what_its_closed_form_says(strategy, how, axis, se
     assert {operation: payload(plan, operation, axis) for operation in sent} == sent
 
 
-def test_tokens_go_to_the_ranks_of_their_experts_and_back():
-    """Closed forms: forward and backward there and back; experts stay within fewer ranks."""
-    plan, whole = (simulated(name, shape=MIXED, **ONE) for name in ("fsdp.4+ep.2", "fsdp"))
-    sent = 32 * MIXED.num_active_experts * MIXED.hidden_size * 4
-    assert payload(plan, "all_to_all", "expert") == MIXED.num_layers * 4 * sent
-    experts = 4 * MIXED.num_layers * MIXED.num_experts * MIXED.expert_parameters
-    assert payload(plan, "reduce_scatter", "expert_data") == experts / 2
-    rest = payload(whole, "reduce_scatter", "data") - experts
-    assert payload(plan, "reduce_scatter", "data") == rest
-    assert plan.num_parameters == whole.num_parameters
-    assert plan.flops == whole.flops
-
-
-def test_a_unit_that_reshards_to_a_smaller_group_is_gathered_there_for_backward():
-    """Closed forms of `fully_shard`: the root is a unit too; the last layer stays gathered."""
-    plan, freed, kept = (
-        simulated(name, shape=DEEP, **ONE) for name in ("fsdp.4.2", "fsdp", "fsdp-keep")
-    )
-    size, stays = 4 * DEEP.num_parameters, 4 * DEEP.layer_parameters
-    assert payload(plan, "all_gather", "data") == size
-    assert payload(plan, "all_gather", RESHARDED) == size - stays
-    assert freed.peak_bytes < plan.peak_bytes < kept.peak_bytes
-    assert plan.num_communicators(1) == 1 + DEEP.num_layers  # a group for each other unit
-
-
-def test_a_tensor_parallel_rank_sends_an_activation_after_each_half_of_a_layer():
-    one = 4 * 32 * 64 * 4  # four microbatches in fp32
-    plan, divided = (simulated(name, **ONE) for name in ("tp", "tp-sp"))
-    # Two a layer, forward and backward; the embedding's forward and the logits' backward.
-    each = (4 * LLAMA.num_layers + 2) * one
-    assert 0 <= payload(plan, "all_reduce", "tensor") - each < 0.1 * one
-    assert payload(divided, "reduce_scatter", "tensor") == each
-    assert divided.at_peak.activations_bytes < plan.at_peak.activations_bytes
-
-
 def test_attention_to_earlier_tokens_is_half_of_the_square():
     """Closed form: of scores and of what they weigh, forward once and backward 2.5 times."""
     single, whole = (
@@ -173,26 +122,10 @@ def test_the_bound_of_equal_stages_is_the_time_of_their_schedule():
     assert answer.bounds(cluster).at_least == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("has_fused_attention", [True, False])
-def test_a_layer_keeps_what_the_formula_of_korthikanti_says(has_fused_attention):
-    """34 bytes a token and channel, and 5 a score; torch keeps up to an eighth more."""
-    size, sequence, heads = 256, 256, 4
-    how = {"microbatch": 2, "global_batch": 2, "dropout": 0.1}
-    wide = {"hidden_size": size, "ffn_size": 4 * size, "context_length": sequence}
-    shapes = (changed(GPT, num_layers=layers, **wide) for layers in (1, 2))
-    less, more = (
-        simulated("single", shape=one, has_fused_attention=has_fused_attention, **how).at_peak
-        for one in shapes
-    )
-    scores = 0 if has_fused_attention else 5 * heads * sequence / size
-    formula = 2 * sequence * size * (34 + scores)
-    assert formula <= more.activations_bytes - less.activations_bytes <= formula * 9 / 8
-
-
 GPT2 = ["for", "gpt2-124m"]
 ON_FOUR = [*GPT2, "--devices", "4", "--strategies"]
-OWN = "tests.runners.vision_transformer"
-VISION = ["for", f"{OWN}:VisionTransformer", "--batch", f"{OWN}:batch", "--devices", "2"]
+OWN = "tests.runners.planned_ranks"
+VISION = ["for", f"{OWN}:Residuals", "--batch", f"{OWN}:batch", "--devices", "2"]
 
 
 @pytest.mark.parametrize(
@@ -231,14 +164,6 @@ def test_what_cannot_be_planned_is_one_line(words, why, capsys):
     said = capsys.readouterr()
     assert said.out == ""
     assert why in said.err.splitlines()[-1]
-
-
-def test_help_names_each_word_of_a_strategy_and_what_is_out_of_scope(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        main(["plan", "for", "--help"])
-    said = capsys.readouterr().out
-    assert all(f"\n  {word} " in said for word in _AXES)
-    assert "LoRA" in said
 
 
 FEW_LAYERS = {
@@ -342,3 +267,31 @@ def test_a_no_names_what_would_turn_it(capsys):
     said = capsys.readouterr().err
     assert "no layout fits 3.2 GiB" in said
     assert "it fits with --" in said
+
+
+def _commands():
+    """What follows `plan` in each command of the page; and the program that it shows."""
+    page = yaml.safe_load((ROOT / "content" / "planner" / "plan.yml").read_text(encoding="utf-8"))
+    blocks = re.findall(r"```sh\n(.*?)```", page["own"], re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").strip().splitlines()
+    commands = [shlex.split(line) for line in lines]
+    assert all(one[:4] == [".venv/bin/python", "-m", "runners", "plan"] for one in commands)
+    return [one[4:] for one in commands], page["program"]["path"]
+
+
+@pytest.mark.builds
+def test_the_example_of_the_page_plans_a_model_of_your_own(capsys, monkeypatch):
+    commands, path = _commands()
+    program = path.removesuffix(".py").replace("/", ".")
+    words = commands[-1]
+    assert [f"{program}:model", f"{program}:batch"] == [words[1], words[3]]
+    monkeypatch.chdir(ROOT)
+    assert main(["plan", *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = {line.split()[1]: line.split()[0] for line in lines[3:] if line.strip()}
+    assert rows == {"single,": "marginal", "ddp,": "no", "fsdp,": "fits"}
+
+
+def test_the_page_takes_a_configuration_first_and_functions_last():
+    commands, _ = _commands()
+    assert [one[1] for one in commands[:-1]] == ["config.json"] * (len(commands) - 1)

@@ -1,9 +1,7 @@
 """Plans beside real ranks over gloo: every layout that is planned needs there what its plan says.
 
 Tensor bytes are compared, since a device's allocator rounds them up and a CPU's does not report
-them. Ranks train a model that no experiment has by loops that share no code with the plan
-(`vision_transformer.py`), and a tiny transformer by the plan's own step with values
-(`planned_ranks.py`).
+them. `planned_ranks.py` says what trains there.
 """
 
 import json
@@ -26,9 +24,14 @@ from proofbook.runners.planner.simulated import grid, one_rank
 from proofbook.runners.planner.simulated.one_rank import simulate_rank
 from proofbook.runners.planner.simulated.step import Step
 from tests.judged import judged, peaks_of
-from tests.runners.planned_ranks import ScheduledStep, needed
+from tests.runners.planned_ranks import (
+    MICROBATCH,
+    NUM_MICROBATCHES,
+    ScheduledStep,
+    needed,
+    trained,
+)
 from tests.runners.questions import LLAMA, asked, changed, simulated
-from tests.runners.vision_transformer import MICROBATCH, NUM_MICROBATCHES, trained
 from tests.runners.wrapped import GlooMeter
 
 
@@ -37,7 +40,7 @@ def _ranks_communicate_over_gloo(monkeypatch):
     monkeypatch.setattr(one_rank, "Meter", GlooMeter)
 
 
-OWN = "tests.runners.vision_transformer"
+OWN = "tests.runners.planned_ranks"
 STRATEGIES = ["ddp", "zero1", "fsdp", "tp"]
 RANKS = 2
 TOLERANCE = 0.01  # relative, of a peak
@@ -46,7 +49,7 @@ TOLERANCE = 0.01  # relative, of a peak
 @pytest.mark.ranks
 def test_real_ranks_peak_where_the_plan_says():
     batch = {"microbatch": MICROBATCH, "global_batch": MICROBATCH * NUM_MICROBATCHES * RANKS}
-    names = {"module": "VisionTransformer", "batch": "batch", "tensor_plan": "tensor_plan"}
+    names = {"module": "Residuals", "batch": "batch", "tensor_plan": "tensor_plan"}
     model = PlannedModel(name="own", **{field: f"{OWN}:{name}" for field, name in names.items()})
     training = TrainingSettings(sequence=1, precision="fp32", **batch)
     questions = [
@@ -66,7 +69,7 @@ def test_real_ranks_peak_where_the_plan_says():
 
 @pytest.mark.builds
 def test_a_search_for_a_model_of_ones_own_tries_what_needs_no_further_function(capsys):
-    words = ["plan", "for", f"{OWN}:VisionTransformer", "--batch", f"{OWN}:batch", "--json"]
+    words = ["plan", "for", f"{OWN}:Residuals", "--batch", f"{OWN}:batch", "--json"]
     words += ["--sequence", "1", "--devices", "2", "--microbatch", "2", "--precision", "fp32"]
     assert main(words) == 0
     found = {one["question"]["strategy"]["name"] for one in json.loads(capsys.readouterr().out)}
@@ -93,6 +96,9 @@ LAYOUTS = {
     "1f1b.2+zero1.2+tp-sp.2": 8,
 }
 
+# Pairs that `make soak` runs: of their words, the gate has others.
+AT_SOAK = ("hsdp.2.2+tp-sp.2", "zero1.4+ep.2", "gpipe.2+tp-sp.2", "interleaved.2+fsdp-keep.2")
+
 
 def question_of(layout):
     """Two microbatches or more on each rank, in bf16 beside fp32 copies."""
@@ -108,7 +114,7 @@ def question_of(layout):
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", [one for one in LAYOUTS if one not in AT_SOAK])
 def test_real_ranks_need_and_send_what_the_simulation_of_their_layout_says(layout):
     """FSDP in a pipeline runs in a schedule of torch's."""
     question = question_of(layout)

@@ -1,18 +1,21 @@
-"""The transformer that plans simulate: its size is the closed form's, and it can be trained."""
+"""The transformer that plans simulate, against the closed form, torch and its tracker."""
+
+from collections import Counter
 
 import pytest
 import torch
 
 from proofbook.runners.planner.answers.question import TrainingSettings
+from proofbook.runners.planner.simulated import one_rank
 from proofbook.runners.planner.simulated.fused_kernels import (
     attention,
     attention_backward,
     rms_norm,
 )
 from proofbook.runners.planner.simulated.one_rank import simulate_rank
+from proofbook.runners.planner.simulated.step import BACKWARD, FORWARD, Repeats, turns
 from proofbook.runners.planner.simulated.transformer import RankPlan, RankTransformer
-from tests.runners.questions import GPT, LLAMA, asked, changed
-from tests.runners.tracked import tracked_peak
+from tests.runners.questions import GPT, LLAMA, asked, changed, tracked_peak
 
 TINY = changed(LLAMA, num_kv_heads=2)
 SHAPES = [
@@ -47,27 +50,6 @@ def test_its_peak_in_one_process_is_what_torchs_tracker_finds(shape):
     assert simulate_rank(question, 0).peak_bytes == tracked
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_tiny_one_trains_with_values(shape):
-    torch.manual_seed(0)
-    model = RankTransformer(RankPlan.of(shape, TrainingSettings(sequence=32)))
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.1)
-    if model.rotations is not None:
-        model.rotations = torch.polar(torch.ones(half := model.rotations.shape), torch.rand(half))
-    update = torch.optim.Adam(model.parameters(), 1e-2)
-    tokens = torch.randint(0, 256, (3, 32))
-    losses = []
-    for _ in range(15):
-        loss = model.loss(model(tokens), tokens)
-        update.zero_grad()
-        loss.backward()
-        update.step()
-        losses.append(loss.item())
-    assert sum(p.numel() for p in model.parameters()) == shape.num_parameters
-    assert losses[-1] < 0.8 * losses[0]
-
-
 def test_a_loss_in_chunks_has_the_value_and_the_gradient_of_torch():
     with torch.device("meta"):
         model = RankTransformer(RankPlan.of(TINY, TrainingSettings(sequence=32, loss_chunks=4)))
@@ -78,13 +60,6 @@ def test_a_loss_in_chunks_has_the_value_and_the_gradient_of_torch():
     ]
     torch.testing.assert_close(*losses)
     torch.testing.assert_close(*(torch.autograd.grad(one, logits)[0] for one in losses))
-
-
-def test_stages_share_the_parameters_out():
-    with torch.device("meta"):
-        part = RankPlan.of(LLAMA, TrainingSettings(sequence=32))
-        stages = [RankTransformer(part, layers) for layers in ([0], [1])]
-    assert sum(p.numel() for s in stages for p in s.parameters()) == LLAMA.num_parameters
 
 
 def test_the_norm_in_one_kernel_has_the_gradients_of_torch():
@@ -138,3 +113,96 @@ def test_a_window_leaves_out_the_flops_of_what_it_hides():
     ]  # of 7 products, forward and backward
     hidden = (LLAMA.context_length - 8) ** 2 / 2
     assert flops[0] - flops[1] == 8 * 7 * 2 * LLAMA.num_layers * hidden * LLAMA.hidden_size
+
+
+HIDDEN, LENGTH, MICROBATCH = 512, 256, 2
+WIDE = changed(GPT, hidden_size=HIDDEN, ffn_size=4 * HIDDEN, vocabulary=64, context_length=LENGTH)
+
+
+def deep(strategy, devices, num_layers=4, num_microbatches=1, **how):
+    batch = {"microbatch": MICROBATCH, "global_batch": MICROBATCH * num_microbatches}
+    return asked(strategy, devices, changed(WIDE, num_layers=num_layers), **batch, **how)
+
+
+def bytes_of_a_layer(strategy, ranks, **how):
+    """Of activations, as the peaks of two depths differ by, for each `s b h`."""
+    less, more = (
+        simulate_rank(deep(strategy, ranks, depth, **how), 0).at_peak.activations_bytes
+        for depth in (1, 2)
+    )
+    return (more - less) / (LENGTH * MICROBATCH * HIDDEN)
+
+
+@pytest.mark.parametrize(("is_fused", "scores"), [(True, 0), (False, 5 * 4 * LENGTH / HIDDEN)])
+def test_a_layer_with_dropout_keeps_what_korthikanti_et_al_count(is_fused, scores):
+    """34 bytes a token and channel, and 5 a score; torch keeps up to an eighth more."""
+    kept = bytes_of_a_layer("single", 1, dropout=0.1, has_fused_attention=is_fused)
+    assert 34 + scores <= kept <= (34 + scores) * 9 / 8
+
+
+def test_a_rank_of_sequence_parallelism_keeps_what_korthikanti_et_al_count():
+    ranks = 4
+    # 34 s b h / t with dropout, whose two masks are 2 of it (arXiv 2205.05198, section 4.2.2).
+    assert bytes_of_a_layer("tp-sp", ranks) == pytest.approx(32 / ranks, rel=0.01)
+    # Torch keeps the inputs of two products whole: 4 of the 32.
+    assert bytes_of_a_layer("tp-sp-keep", ranks) == pytest.approx(28 / ranks + 4, rel=0.01)
+    # Without sequence parallelism 10 of the 34 are whole, 2 of them masks.
+    assert bytes_of_a_layer("tp", ranks) == pytest.approx(24 / ranks + 8, rel=0.01)
+
+
+def most_in_flight(question, rank):
+    """Microbatches of a stage whose activations a rank holds at once, at most."""
+    held, most = 0, 0
+    for turn in turns(question, rank, question.num_microbatches):
+        held += (turn.kind == FORWARD) - (turn.kind == BACKWARD)
+        most = max(most, held)
+    return most
+
+
+def interleaved(ranks, chunks, num_layers, num):
+    question = deep(f"interleaved.{ranks}", ranks, num_layers, num)
+    strategy = question.strategy.model_copy(update={"chunks": chunks})
+    return question.model_copy(update={"strategy": strategy})
+
+
+@pytest.mark.parametrize(("ranks", "chunks", "num"), [(4, 2, 8), (4, 3, 16), (2, 4, 8)])
+def test_interleaved_ranks_hold_as_many_microbatches_as_megatron_lm_warms_up(ranks, chunks, num):
+    question = interleaved(ranks, chunks, ranks * chunks, num)
+    for rank in range(ranks):
+        # get_pp_rank_microbatches of megatron/core/pipeline_parallel/schedules.py, and the forward
+        # pass before the first backward pass.
+        warm_up = (chunks - 1) * ranks + 2 * (ranks - rank - 1)
+        assert most_in_flight(question, rank) == warm_up + 1
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
+def test_every_microbatch_passes_every_stage_once_and_sends_what_it_passes(schedule):
+    given = schedule == "interleaved"
+    question = interleaved(2, 3, 6, 4) if given else deep(schedule, 2, 2, 4)
+    each = {(stage, index) for stage in range(question.strategy.num_stages) for index in range(4)}
+    for kind in (FORWARD, BACKWARD):
+        passed = Counter(
+            (question.strategy.stages_of(rank)[turn.chunk], turn.microbatch)
+            for rank in range(2)
+            for turn in turns(question, rank, 4)
+            if turn.kind == kind
+        )
+        assert passed == dict.fromkeys(each, 1)
+    sent = sum(
+        call.bytes
+        for rank in (0, 1)
+        for call in simulate_rank(question, rank).calls
+        if call.operation == "send"
+    )
+    # At each boundary of stages, forward and backward, in bf16.
+    boundaries = question.strategy.num_stages - 1
+    assert sent == 2 * boundaries * 4 * LENGTH * MICROBATCH * HIDDEN * 2
+
+
+def test_a_few_microbatches_reach_the_peak_of_all(monkeypatch):
+    question = deep("interleaved.2", 2, 4, 8)
+    few = simulate_rank(question, 0)
+    monkeypatch.setattr(one_rank, "repeats", lambda _: Repeats(8, 8))
+    whole = simulate_rank(question, 0)
+    assert (few.flops, few.calls) == (whole.flops, whole.calls)
+    assert few.peak_bytes == pytest.approx(whole.peak_bytes, rel=1e-4)

@@ -1,14 +1,17 @@
-"""Programs of planned layouts: what they train on ranks is what one process trains without them."""
+"""Programs of planned layouts: what they train and need, against one process and their plans."""
 
 import re
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
+from unittest.mock import patch
 
 import pytest
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+from torch.distributed import pipelining as pp
 
 from proofbook.runners.planner.answers.architecture import model_presets
 from proofbook.runners.planner.answers.law_of_time import Cluster
@@ -20,33 +23,41 @@ from proofbook.runners.planner.answers.question import (
     strategy_of,
 )
 from proofbook.runners.planner.program import check, program_of, strategies_with_program
+from proofbook.runners.planner.simulated.one_rank import simulate_rank
+from proofbook.runners.simulate.caching_allocator import replay
+from proofbook.runners.simulate.fake_mode import ValuelessMode
+from proofbook.runners.simulate.meter import Meter
+from proofbook.runners.simulate.stand_ins import simulating_rank
 from tests.judged import judged
 from tests.processes import python
 from tests.runners.program_ranks import LAYOUTS, NUM_STEPS, loaded, trained
-from tests.runners.questions import changed
+from tests.runners.questions import asked, changed
 
 
-def question(layout, devices, preset, **changes):
+def question(layout, devices, preset, shape=None, **changes):
     """The question of a plan, by default in fp32."""
     training = {"sequence": 1024, "global_batch": 64, "precision": "fp32", **changes}
+    shape = shape or model_presets()[preset].architecture
     return Question(
-        model=PlannedModel(name=preset, architecture=model_presets()[preset].architecture),
+        model=PlannedModel(name=preset, architecture=shape),
         training=TrainingSettings(**training),
         strategy=strategy_of(layout, devices),
     )
 
 
-def written(path, layout, devices, preset, **changes):
-    """A program's module."""
-    asked = question(layout, devices, preset, **changes)
+def written(path, layout, devices, preset, **how):
+    """A program's file, by default of a question of this layout."""
+    planned = how.get("planned") or question(layout, devices, preset, **how)
     cluster = Cluster(1, devices, 1e15, 1e11, 1e11)
-    path.write_text(program_of(asked, cluster, path, "No plan."), encoding="utf-8")
+    path.write_text(program_of(planned, cluster, path, "No plan."), encoding="utf-8")
     return path
+
+
+OWN = PlannedModel(name="mine:build", module="mine:build", batch="mine:batch")
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """A folder with the program of each layout."""
     folder = tmp_path_factory.mktemp("programs")
     for ranks, layout, devices, preset, changes in LAYOUTS:
         written(folder / f"{ranks}-{layout}.py", layout, devices, preset, **changes)
@@ -100,15 +111,29 @@ def test_a_layout_trains_as_one_process_does(ranks, layout, _, preset, changes, 
     assert all(later[0] < sooner[0] for sooner, later in pairwise(steps))
 
 
-def test_a_program_has_the_planned_model_and_layout(tmp_path):
+@pytest.mark.parametrize(
+    ("preset", "change", "turned"),
+    [
+        ("gpt2-1.5b", {}, None),
+        ("llama-8b", {}, 64),
+        ("mixtral-8x7b", {}, 64),
+        ("llama-1b", {"head_dim": 128, "rotary_size": 32}, 16),  # wider than the hidden size
+    ],
+)
+def test_a_program_has_the_planned_model_and_layout(preset, change, turned, tmp_path):
     """At full size, on the meta device: the closed form of the plan counts as many parameters."""
-    for preset in ("gpt2-1.5b", "llama-8b", "mixtral-8x7b"):
-        program = loaded(written(tmp_path / f"{preset}.py", "fsdp", 8, preset))
-        with torch.device("meta"):
-            model = program.TransformerStage(program.PLAN, 0)
-        parameters = sum(one.numel() for one in model.parameters())
-        assert parameters == model_presets()[preset].architecture.num_parameters
-        assert (program.PLAN.data, program.PLAN.num_microbatches) == (8, 8)
+    shape = changed(model_presets()[preset].architecture, **change)
+    program = loaded(written(tmp_path / "one.py", "fsdp", 8, preset, shape=shape))
+    plan = program.PLAN
+    with torch.device("meta"):
+        model = program.TransformerStage(plan, 0)
+        if preset != "mixtral-8x7b":  # whose routing needs values
+            logits = model(torch.zeros(1, plan.sequence, dtype=torch.long))
+            assert logits.shape == (1, plan.sequence, shape.vocabulary)
+    assert sum(one.numel() for one in model.parameters()) == shape.num_parameters
+    assert (plan.data, plan.num_microbatches) == (8, 8)
+    if turned:
+        assert program.rotations_of(plan, torch.device("cpu")).shape == (plan.sequence, turned)
 
 
 @pytest.mark.parametrize(
@@ -173,32 +198,16 @@ def test_rotary_positions_leave_products_that_depend_on_distance_alone(tmp_path)
         ("fsdp", 4, {"optimizer": "adam8bit"}, "8-bit Adam"),
         ("fsdp", 4, {"precision": "bf16"}, "bf16-mixed"),
         ("1f1b.2+fsdp.2", 4, {}, "name zero1, not fsdp"),
+        ("single", 1, {"model": OWN}, r"^no program: .* presets, and for files"),
     ],
 )
 def test_a_plan_without_a_program_is_refused_in_one_line(layout, devices, changes, why):
+    model = {one: changes[one] for one in changes.keys() & {"model"}}
+    given = {one: changes[one] for one in changes.keys() - model}
+    asked_of = question(layout, devices, "llama-8b", **given).model_copy(update=model)
     with pytest.raises(PlanError, match=why) as raised:
-        check(question(layout, devices, "llama-8b", **changes))
+        check(asked_of)
     assert "\n" not in str(raised.value)
-
-
-def test_a_model_of_ones_own_has_no_program_whichever_layout():
-    own = PlannedModel(name="mine:build", module="mine:build", batch="mine:batch")
-    with pytest.raises(PlanError, match=r"^no program: .* presets, and for files"):
-        check(question("single", 1, "llama-8b").model_copy(update={"model": own}))
-
-
-def test_a_program_trains_heads_wider_than_the_hidden_size_and_turns_a_part_of_them(tmp_path):
-    asked = question("fsdp", 8, "llama-1b")
-    shape = changed(asked.model.architecture, head_dim=128, rotary_size=32)
-    asked = asked.model_copy(update={"model": PlannedModel(name="stated", architecture=shape)})
-    path = tmp_path / "one.py"
-    path.write_text(program_of(asked, Cluster(1, 8, 1e15, 1e11, 1e11), path, "No plan."))
-    program = loaded(path)
-    with torch.device("meta"):
-        model = program.TransformerStage(program.PLAN, 0)
-        assert model(torch.zeros(1, 1024, dtype=torch.long)).shape == (1, 1024, shape.vocabulary)
-    assert sum(one.numel() for one in model.parameters()) == shape.num_parameters
-    assert program.rotations_of(program.PLAN, torch.device("cpu")).shape == (1024, 16)
 
 
 def test_each_layout_that_a_search_for_a_program_tries_has_one():
@@ -209,3 +218,49 @@ def test_each_layout_that_a_search_for_a_program_tries_has_one():
         ):
             check(question(one.name, 16, name))
             assert one.keeps_gathered == (one.tensor > 1)
+
+
+def stage(plan, module, index, total, device, group):
+    """A stage that is told what it receives: other ranks, which are not there, cannot tell it."""
+    dtype = torch.bfloat16 if plan.precision == "bf16-mixed" else torch.float32
+    empty = partial(torch.empty, plan.microbatch, dtype=dtype, requires_grad=True)
+    ids = torch.zeros(plan.microbatch, plan.sequence, dtype=torch.long)
+    hidden = empty(plan.sequence // plan.tensor, plan.hidden_size)
+    given = (ids, None) if index == 0 else (hidden, hidden.detach())
+    logits = empty(plan.sequence, plan.vocabulary // plan.tensor)
+    made = (logits, None) if index == total - 1 else (hidden, hidden.detach())
+    one = pp.stage.PipelineStage(module, index, total, device, given[0], *made, given[1], group)
+    one._inference_mode = pp.stage.InferenceMode.STATIC
+    return one
+
+
+def simulated(program, rank):
+    """Bytes that the allocator gives out at the peak of two steps, and that it reserves."""
+    plan, meshes = program.PLAN, []
+    with (
+        simulating_rank(rank, plan.pipeline * plan.data * plan.tensor, meshes),
+        patch.object(pp, "PipelineStage", partial(stage, plan)),
+        patch.object(pp.schedules._PipelineSchedule, "_warmup_p2p", lambda *_: None),
+        ValuelessMode(),
+        Meter(meshes) as meter,
+    ):
+        dist.init_process_group()
+        program.train(plan, torch.device("cpu"), 2, None)
+        return replay(meter.events())
+
+
+@pytest.mark.parametrize("one", [one for one in LAYOUTS if one[3] != "mixtral-8x7b"])
+def test_a_program_needs_what_its_plan_says(one, tmp_path):
+    """What it reserves depends on the order of its allocations, too; a plan repeats keys."""
+    (_, layout, devices, preset, changes), path = one, tmp_path / "one.py"
+    shape, strategy = model_presets()[preset].architecture, strategy_of(layout, devices)
+    small = {"num_layers": max(2, strategy.num_stages), "norm": "layernorm"}
+    shape = changed(shape, **small, num_kv_heads=shape.num_heads, vocabulary=32_768)
+    how = {"sequence": 4096, "precision": "fp32", "has_zero1_of_fsdp": True}
+    how["global_batch"] = 2 * strategy.num_stages * strategy.data
+    planned = asked(layout, devices, shape, **{**how, **changes})
+    written(path, layout, devices, preset, planned=planned)
+    for rank in planned.ranks:
+        plan, needed = simulate_rank(planned, rank), simulated(loaded(path), rank)
+        assert needed.allocated_bytes == pytest.approx(plan.allocated_bytes, rel=0.02)
+        assert needed.reserved_bytes <= 1.08 * plan.reserved_bytes

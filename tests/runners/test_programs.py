@@ -1,22 +1,29 @@
-"""The programs that pages show, and recomputation, against oracles of their own."""
+"""The programs that pages show, and the differences that wrong ones are stored as."""
 
 import re
+import runpy
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.distributed.checkpoint import CheckpointException
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.utils._python_dispatch import _disable_current_modes
 
 from proofbook.runners.core.declared.experiment import find
 from proofbook.runners.system.errors import FixableError
+from proofbook.runners.traces.differences import MisfitError, changed, wrong_programs
 from proofbook.runners.traces.programs import programs_matching, read
-from tests.conftest import ROOT
+from tests.judged import judged
+from tests.processes import ROOT
 
-pytestmark = pytest.mark.ranks
 CONTENT = ROOT / "content"
 
 
 def losses(run):
-    """What a program printed after the word loss, line by line."""
     return re.findall(r"loss (?:on the same samples )?([\d.]+)", "\n".join(run.printed))
 
 
@@ -79,7 +86,6 @@ def test_no_program_sends_or_receives_outside_a_batch_without_waiting():
 
 
 def written(tmp_path, body, name="one.py"):
-    """A program of this text."""
     path = tmp_path / name
     path.write_text(body)
     return path
@@ -131,3 +137,124 @@ def test_every_program_of_the_book_has_its_run_and_a_budget_a_second_one(root):
         declaration = runs[path.stem]
         assert declaration.settings.program == path.relative_to(root).as_posix()
         assert (declaration.budget_bytes is not None) == (f"{path.stem}_unlimited" in runs)
+
+
+PROGRAM = """def total(values):
+    result = 0
+    for value in values:
+        result += value
+
+    return result
+
+
+def mean(values):
+    result = total(values)
+
+    return result / len(values)
+"""
+STATED = """programs:
+  one:
+    mistake: A.
+    fails: same
+    changes: |
+      -def mean(values):
+      +def mean(lines):
+"""
+
+
+def test_lines_stay_go_and_come_in_and_a_change_may_span_lines():
+    changes = """@    for value in values:
+-        result += value
++        result -= value
+
+-def mean(values):
+-...
+-    return result / len(values)
++mean = total
+"""
+    first, _, _ = PROGRAM.partition("\n\n\n")
+    expected = f"{first}\n\n\nmean = total\n".replace("+= value", "-= value")
+    assert changed(PROGRAM, changes) == expected
+    assert changed(PROGRAM, "-\n-\n-def mean(values):\n-...") == f"{first}\n"
+    assert changed(PROGRAM, "") == PROGRAM
+
+
+@pytest.mark.parametrize(
+    ("changes", "line", "says"),
+    [
+        ("-    result = 1\n", 0, "'result = 1' is no line of the program; copy it from there"),
+        ("@def mean(values):\n-  result = total(values)\n", 1, "'result = total(values)' is no"),
+        ("-    return result\n-def mean(values):\n", 0, "but not together"),
+        ("-        result += value\n-...\n-def total(values):\n", 0, "but not together"),
+        ("-    result = 0\n\n@\n+    pass\n", 2, "'' stands in lines 5, 7, 8, 11 of the program"),
+        ("+    result = 1\n", 0, "mark lines with @ or -, and behind them those to add with +"),
+        ("-    result = 0\n     result = 1\n", 1, "mark lines with"),
+        ("-    result = 0\n\n-    result = 0\n", 2, "another change has these lines"),
+    ],
+)
+def test_a_change_that_misfits_is_told_with_its_line(changes, line, says):
+    with pytest.raises(MisfitError) as told:
+        changed(PROGRAM, changes)
+    assert told.value.line == line
+    assert says in str(told.value)
+
+
+def test_a_command_tells_where_a_wrong_program_misfits(tmp_path):
+    (tmp_path / "solved.py").write_text(f'"""Right."""\n\n{PROGRAM}')
+    file = tmp_path / "wrong.yml"
+    file.write_text(f"{STATED}      -    result = 1\n")
+    (program,) = wrong_programs(file)
+    with pytest.raises(FixableError, match=r"wrong.yml:8:7: 'result = 1' is no line of the"):
+        _ = program.text
+    file.write_text(f"{STATED}    ends: hung\n")
+    (program,) = wrong_programs(file)
+    assert program.text.startswith('# fails: same\n# ends: hung\n"""A."""\n\ndef total')
+    assert program.path == tmp_path / "wrong" / "one.py"
+    for text in (
+        "",
+        "programs: [1]",
+        "programs: {one: {mistake: A.}}",
+        STATED.replace("fails", "f"),
+    ):
+        file.write_text(text)
+        with pytest.raises(FixableError, match=r"wrong.yml: it is not as such a file is written"):
+            wrong_programs(file)
+
+
+LINES = ROOT / "content/code/hugging_face.py"
+TIED = ["2.weight"]
+
+
+def built(seed: int) -> nn.Module:
+    """An embedding, a layer, and a head that shares the weight of the embedding."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Embedding(7, 5), nn.Linear(5, 5), nn.Linear(5, 7, bias=False))
+    model[2].weight = model[0].weight
+    return model
+
+
+def reshaped(_, folder: Path) -> dict[str, torch.Tensor]:
+    """Load the given file into shards of other values, and write it again."""
+    with _disable_current_modes():
+        lines, model = runpy.run_path(str(LINES)), built(seed=1)
+        fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+        with pytest.raises(CheckpointException, match="Missing key in checkpoint"):
+            lines["load"](model, str(folder / "given"))
+        lines["load"](model, str(folder / "given"), TIED)
+        loaded = {name: shard.full_tensor() for name, shard in model.named_parameters()}
+        lines["save"](model, str(folder / "written"), TIED)
+    return loaded
+
+
+@pytest.mark.ranks
+def test_a_checkpoint_of_hugging_face_is_loaded_into_shards_and_written_again(tmp_path):
+    given = dict(built(seed=0).named_parameters())
+    (tmp_path / "given").mkdir()
+    save_file(given, tmp_path / "given/model.safetensors")
+    loaded = judged(reshaped, 2, tmp_path)[0].returned
+    [file] = (tmp_path / "written").glob("*.safetensors")
+    written = load_file(file)
+    assert given.keys() == loaded.keys() == written.keys()
+    for name, value in given.items():
+        assert torch.equal(value, loaded[name]), name
+        assert torch.equal(value, written[name]), name

@@ -10,7 +10,6 @@ from proofbook.runners.planner.answers.published import (
     is_stale,
     published_bytes_of,
 )
-from proofbook.runners.planner.answers.published_rows import MEASUREMENTS, rows
 from proofbook.runners.planner.simulated.published_peaks import rows_by_run, workspace_bytes
 from proofbook.runners.traces.files import read
 
@@ -70,10 +69,6 @@ def test_what_is_allocated_between_steps_is_the_state_and_the_libraries_workspac
         passed = row.microbatch * row.sequence * row.architecture.hidden_size * LOW
         most += PASSED * row.strategy.chunks * passed
     assert workspace_bytes(row) <= beside <= most
-
-
-def test_a_plan_is_asked_for_every_row():
-    assert list(rows_by_run().values()) == rows(MEASUREMENTS)
 
 
 # --- their committed simulations, against the rows

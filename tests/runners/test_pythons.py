@@ -1,35 +1,24 @@
 """Which Pythons `make pythons` finds, and what it says of each."""
 
-from pathlib import Path
-
 import pytest
 
 from requirements import pythons
 
 
-@pytest.mark.parametrize(("own", "tried"), [("3.90", "3.92"), ("3.91", "3.92"), ("3.93", "3.91")])
-def test_the_ends_are_tried_but_not_that_of_the_tests(monkeypatch, tmp_path, own, tried):
-    for name in ("a/python3.9", "a/python3.10", "a/python3.91", "b/python3.91", "b/python3.92"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+@pytest.mark.parametrize(("own", "tried"), [("3.90", "3.93"), ("3.91", "3.93"), ("3.94", "3.91")])
+def test_the_ends_are_tried_but_not_that_of_the_tests_and_pypy_is_none(
+    monkeypatch, tmp_path, own, tried
+):
+    """On PATH, and where pyenv and uv were told to put what they install."""
+    kept = {"3.91": "py/versions/3.91.2/bin/python3.91", "3.93": "uv/cpython-3.93/bin/python3.93"}
+    others = ("a/python3.9", "a/python3.10", "a/python3.92", "uv/pypy-3.95/bin/python3.95")
+    for name in (*kept.values(), *others, "py/versions/pypy3.94-7/bin/python3.94"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     monkeypatch.setattr(pythons, "OWN", own)
-    monkeypatch.setenv("PATH", f"{tmp_path}/a:{tmp_path}/b")
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    for name in ("PYENV_ROOT", "UV_PYTHON_INSTALL_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    assert pythons.pythons() == {tried: tmp_path / "b" / f"python{tried}"}
-
-
-def test_pyenv_and_uv_are_asked_where_they_were_put_and_pypy_is_none(monkeypatch, tmp_path):
-    kept = ("py/versions/3.91.2/bin/python3.91", "uv/cpython-3.93.0-linux/bin/python3.93")
-    for name in (*kept, "py/versions/pypy3.94-7/bin/python3.94", "uv/pypy-3.95/bin/python3.95"):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).touch()
-    monkeypatch.setattr(pythons, "OWN", "3.92")
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "py"))
-    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "uv"))
-    assert list(pythons.pythons().values()) == [tmp_path / name for name in kept]
+    for variable, place in (("PATH", "a"), ("PYENV_ROOT", "py"), ("UV_PYTHON_INSTALL_DIR", "uv")):
+        monkeypatch.setenv(variable, str(tmp_path / place))
+    assert pythons.pythons() == {tried: tmp_path / kept[tried]}
 
 
 def test_a_failed_smoke_fails_and_one_that_pip_refuses_is_named(monkeypatch, capsys, tmp_path):

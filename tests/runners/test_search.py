@@ -1,5 +1,7 @@
 """What to try first: what is searched, in which order, and what is said of it."""
 
+from itertools import product
+
 import pytest
 
 from proofbook.runners.planner.answers import closed_form
@@ -24,7 +26,6 @@ from proofbook.runners.planner.answers.search import (
     no_fit_error,
     search,
     shortlist,
-    strategies,
 )
 from tests.runners.questions import asked, by_forms
 
@@ -51,7 +52,6 @@ def searched(question, cluster, memory, simulate=by_forms):
 
 
 def refused(found, cluster, memory):
-    """The message of a search in which nothing fits."""
     with pytest.raises(PlanError) as raised:
         choose(found.answers, cluster, memory)
     return str(no_fit_error(found, raised.value, memory))
@@ -170,39 +170,25 @@ def test_where_no_state_fits_the_reason_is_said():
         choose([unfit], Cluster(2, 2, *RATES), GIB)
 
 
-@pytest.mark.parametrize(
-    ("devices", "heads"),
-    [
-        (KNOWN_TO, ["try first:", "measure beside it:", "measure beside it:"]),
-        (2 * KNOWN_TO, ["measure:", "measure:", "measure:"]),
-    ],
-)
-def test_beyond_the_size_for_which_the_order_is_known_none_is_said(devices, heads):
+@pytest.mark.parametrize("devices", [KNOWN_TO, 2 * KNOWN_TO])
+def test_beyond_the_size_for_which_the_order_is_known_none_is_said(devices):
     cluster, names = Cluster(devices // 8, 8, *RATES), ("fsdp", "zero1", "ddp-view", "fsdp-keep")
     formed = by_forms([asked(name, devices, global_batch=devices) for name in names])
     made = choose(formed, cluster, 80 * GIB)
-    found = SearchResult(formed, num_left=7, over=[])
-    lines = choice_lines(made, found, 80 * GIB, lambda one: f"write {one.name}")
-    assert [line for line in lines if line.startswith("  write")] == [
-        f"  write {one.name}" for one in made.measured
-    ]
-    first = [one.strategy for one in made.measured]
-    assert [line for line in lines if "microbatch" in line][::2] == [
-        f"{head:<19}{one}, microbatch 1" for head, one in zip(heads, first, strict=True)
-    ]
+    assert made.is_ordered == (devices == KNOWN_TO)
     if made.is_ordered:
-        assert first == ["ddp-view", "zero1", "fsdp-keep"]
+        heads = ["try first:", "measure beside it:", "measure beside it:"]
+        assert [one.strategy for one in made.measured] == ["ddp-view", "zero1", "fsdp-keep"]
         assert made.fitting == layouts(formed, cluster, 80 * GIB)
     else:
-        needs = [one.needed_bytes for one in made.fitting]
-        assert needs == sorted(needs)
+        heads = ["measure:"] * 3
+        assert made.fitting == sorted(made.fitting, key=lambda one: one.needed_bytes)
+    found = SearchResult(formed, num_left=7, over=[])
+    lines = choice_lines(made, found, 80 * GIB, lambda one: f"write {one.name}")
+    for head, one in zip(heads, made.measured, strict=True):
+        assert f"{head:<19}{one.strategy}, microbatch 1" in lines
+        assert f"  write {one.name}" in lines
     assert lines[-1] == "tried:             4 layouts simulated; 7 others not simulated"
-
-
-def test_tensor_parallelism_is_searched_within_a_node_alone():
-    for one in strategies(Cluster(4, 2, *RATES)):
-        assert one.num_devices in (1, 8)
-        assert one.tensor <= 2
 
 
 # --- how many devices, and what would turn a no
@@ -212,17 +198,14 @@ def test_fewer_devices_than_the_smallest_number_do_not_fit():
     node, memory = Cluster(1, 8, *RATES), 80 * GIB
     found = least_devices(single("llama-13b"), node, memory, by_forms)
     assert [one.devices for one in found] == sorted(one.devices for one in found)
-    for one in found:
-        assert one.layout.verdict == "fits"
-        family = one.layout.strategy.split(".")[0]
-        if family in ("zero1", "fsdp", "tp-sp") and "+" not in one.layout.strategy:
-            half = node.with_devices(one.devices // 2)
-            question = single("llama-13b", global_batch=one.devices)
-            less = [
-                on(question, family, half, checkpointing=how)
-                for how in ("none", "selective", "all")
-            ]
-            assert all(layout_of(it.answer, half, memory).verdict != "fits" for it in less)
+    assert {one.layout.verdict for one in found} == {"fits"}
+    alone = [one for one in found if one.layout.strategy in ("zero1", "fsdp", "tp-sp")]
+    assert alone
+    for one, how in product(alone, ("none", "selective", "all")):
+        half = node.with_devices(one.devices // 2)
+        question = single("llama-13b", global_batch=one.devices)
+        less = on(question, one.layout.strategy, half, checkpointing=how)
+        assert layout_of(less.answer, half, memory).verdict != "fits"
 
 
 def test_a_setting_that_turns_a_no_is_named_and_was_simulated():

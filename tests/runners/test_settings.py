@@ -1,4 +1,4 @@
-"""RunSettings of a run: what is refused, what follows, and what a trace gets to hold."""
+"""What experiments declare: settings, files and names; what is refused."""
 
 import re
 from dataclasses import replace
@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
+from proofbook.generator.content.scaffold import CannotScaffoldError, new_experiment
 from proofbook.runners.__main__ import main
-from proofbook.runners.closed_forms.training_settings import StackSettings
 from proofbook.runners.core.declared.experiment import Declaration, find, names
 from proofbook.runners.core.declared.settings import (
     Count,
@@ -16,14 +16,13 @@ from proofbook.runners.core.declared.settings import (
     FreeSettings,
     RunSettings,
 )
+from proofbook.runners.core.trace import machine
 from proofbook.runners.core.trace.records import Death
-from proofbook.runners.system.book import MORE
+from proofbook.runners.system.book import MORE, ROOT, experiments_in
+from tests.processes import python
 
-PROGRAMS = {
-    "labs",
-    "listings",
-    "repeats",
-}  # whose settings are constants of the programs that they execute
+# Whose settings are constants of the programs that they execute.
+PROGRAMS = {"labs", "listings", "repeats"}
 
 
 class Small(RunSettings):
@@ -90,10 +89,6 @@ def test_a_trace_holds_what_was_set_and_what_follows_of_the_run_that_it_stands_i
         replace(two, world_size=3)
 
 
-def test_layers_of_a_stack_lie_between_one_width_more():
-    assert StackSettings.model_construct(width=8, num_layers=3).widths == (8, 8, 8, 8)
-
-
 def test_every_experiment_declares_the_types_of_its_settings():
     for name in [one for one in names() if one not in PROGRAMS]:
         for run, declaration in find(name).runs.items():
@@ -137,3 +132,47 @@ def test_a_declared_setting_or_strategy_that_cannot_be_ends_the_command_in_one_l
     monkeypatch.setenv(MORE, str(tmp_path))
     assert main(["list"]) == 2
     assert f"    {path}:{wrong}\n" in capsys.readouterr().out
+
+
+def test_list_shows_the_experiments_that_are_named_and_no_others(capsys):
+    main(["list", "ddp", "too_small", "ddp"])
+    rows = [row for row in capsys.readouterr().out.splitlines() if not row.startswith(" ")]
+    assert [row.split()[0] for row in rows[:-1]] == ["ddp", "too_small"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("QUESTION = 'Which?'\n", "broken.py: declares no RUNS"),
+        ("\nRUNS = {\n", "broken.py:2: SyntaxError: '{' was never closed"),
+        ("\nRUNS = {'a': wide}\n", "broken.py:2: NameError: name 'wide' is not defined"),
+    ],
+)
+def test_a_broken_experiment_is_one_line_and_the_others_are_listed(
+    tmp_path, monkeypatch, capsys, text, said
+):
+    (tmp_path / "broken.py").write_text(text)
+    monkeypatch.setenv(MORE, str(tmp_path))
+    monkeypatch.setattr(machine, "TRACES", tmp_path / "traces")
+    assert main(["list", "broken", "ddp"]) == 2
+    rows = capsys.readouterr().out.splitlines()
+    assert said in rows[1]
+    assert rows[2].startswith("ddp ")
+    assert main(["run", "--dry"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+@pytest.mark.builds
+def test_no_declaration_loads_torch(tmp_path):
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')\n")
+    done = python("-m", "runners", "list", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_experiment_has_one_file_and_its_name_is_taken():
+    files = (ROOT / "runners" / "experiments").glob("[!_]*.py")
+    names = [name for path in files for name in experiments_in(path)]
+    assert sorted({*names}) == sorted(names)
+    with pytest.raises(CannotScaffoldError, match=r"replicas\.py declares ddp already"):
+        new_experiment(ROOT, ROOT / "content", "ddp")

@@ -61,13 +61,7 @@ class TwoNodes:
         self._hosts.write_text(f"127.0.0.1 localhost\n{names}")
 
     def start(self, rendezvous, host, *names):
-        """Start `runners.cluster` under torchrun on both nodes.
-
-        Args:
-            rendezvous: c10d or static.
-            host: "name" or "address": how the nodes know the first of them.
-            names: of experiments.
-        """
+        """Start `runners.cluster`, which knows the first node by a "name" or by an "address"."""
         first = "n0" if host == "name" else links.address(0)
         for node, namespace in enumerate(self.namespaces):
             meet = f"--node-rank {node} --master-addr {first} --master-port {PORT}"
@@ -88,11 +82,9 @@ class TwoNodes:
             self._started.append(one)
 
     def temporary(self, node):
-        """Where a node keeps temporary files."""
         return self.folder / f"temporary{node}"
 
     def said(self, node):
-        """What a node has written so far."""
         return (self.folder / f"said{node}").read_text(encoding="utf-8", errors="replace")
 
     def wait_for(self, word):
@@ -104,7 +96,6 @@ class TwoNodes:
             time.sleep(0.1)
 
     def wait(self):
-        """The exit codes, once both have ended."""
         end = time.monotonic() + PATIENCE_SECONDS
         codes = [started.wait(max(0.0, end - time.monotonic())) for started in self._started]
         self._started.clear()
@@ -134,7 +125,6 @@ class TwoNodes:
             os.kill(pid, signal.SIGKILL)
 
     def stop(self, node):
-        """Send SIGTERM to what was started on a node."""
         self._started[node].terminate()
 
     def silence(self, node):
@@ -150,7 +140,6 @@ class TwoNodes:
         return self.processes(0) | self.processes(1)
 
     def end(self):
-        """Kill whatever is there."""
         for pid in self.processes(0) | self.processes(1):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -190,13 +179,13 @@ WAYS = {  # to lose a node: how the nodes meet, what is done to them, and who sa
 }
 
 
-def lost(nodes, how):
-    """Lose a node in the middle of a run: the others say so and end, and no trace is replaced."""
+def lost(nodes, how, *before):
+    """Lose a node after some runs, in the middle of one: the others say so, and keep its trace."""
     rendezvous, host, action, survivors = WAYS[how]
     previous = folder_of(nodes) / "lasting.json"
     previous.parent.mkdir(parents=True)
     previous.write_bytes(b"what was measured before")
-    nodes.start(rendezvous, host, "lasting")
+    nodes.start(rendezvous, host, *before, "lasting")
     nodes.wait_for("rank 0 all_reduce")
     action(nodes)
     found = ended(nodes)
@@ -211,7 +200,6 @@ def lost(nodes, how):
 
 
 def with_nodes(test):
-    """A test that needs two nodes."""
     reason = cannot_be_nodes()
     for mark in (
         pytest.mark.skipif(reason is not None, reason=str(reason)),
@@ -224,7 +212,6 @@ def with_nodes(test):
 
 @contextmanager
 def two_nodes(folder):
-    """Two nodes that keep their traces in a folder."""
     with links.linked(2, 10**9) as namespaces:
         nodes = TwoNodes(namespaces, folder)
         try:

@@ -89,6 +89,12 @@ def ring(rank):
         taken.add_(received) if step < rank.world_size - 1 else taken.copy_(received)
 
 
+def seen_by_operations(rank, program):
+    """Run a program under a meter that, as a simulation, counts what operations show."""
+    rank.meter._look_around = lambda: None
+    program(rank)
+
+
 class GlooMeter(Meter):
     """Sees what gloo copies for a reduce-scatter, which it makes of an all-reduce of the whole."""
 
@@ -102,7 +108,6 @@ class GlooMeter(Meter):
 
 
 def simulated(program, world_size):
-    """What the meter of each simulated rank says."""
     given = [(program, world_size, rank) for rank in range(world_size)]
     return results(_log, given, lambda _, reason: reason, 2, "ranks simulated")
 

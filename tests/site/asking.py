@@ -100,8 +100,8 @@ class Asking:
         self.box: Locator = page.locator(f"#item-{name}")
         self.status: Locator = self.box.locator("[role=status]")
 
-    def fill(self, answer: Any) -> None:
-        """Put an answer into the form with the mouse."""
+    def by_mouse(self, answer: Any) -> str:
+        """Answer with the mouse; what the status region then says."""
         kind = self.known.kind
         if kind in ("choice", "faulty_line"):
             self.box.locator(f".pb-asked input[value='{answer}']").check()
@@ -116,6 +116,8 @@ class Asking:
                 select.select_option(index=option.evaluate("option => option.index"))
         else:
             field_of(self.box).fill(answer)
+        self.box.get_by_role("button", name="Check", exact=True).click()
+        return self.said()
 
     def _sort(self, wanted: list[int]) -> None:
         for place, position in enumerate(wanted):
@@ -127,16 +129,6 @@ class Asking:
         """The pieces as they stand."""
         pieces = self.box.locator(".pb-pieces > li").all()
         return [int(str(piece.get_attribute("data-position"))) for piece in pieces]
-
-    def by_mouse(self, answer: Any) -> str:
-        """Answer with the mouse; what the status region then says."""
-        self.fill(answer)
-        self.box.get_by_role("button", name="Check", exact=True).click()
-        return self.said()
-
-    def check(self) -> str:
-        """Press Check; what the status region then says."""
-        return self.press("Check")
 
     def said(self) -> str:
         """What the status region says, with plain spaces."""

@@ -21,10 +21,16 @@ class Tag:
 
     name: str
     attributes: dict[str, str]
+    within: "Tag | None" = field(default=None, repr=False, compare=False)
 
-    @property
+    @cached_property
     def classes(self) -> frozenset[str]:
         return frozenset(self.attributes.get("class", "").split())
+
+    @property
+    def around(self) -> "tuple[Tag, ...]":
+        """The elements that it is in, the outermost first."""
+        return (*self.within.around, self.within) if self.within else ()
 
 
 @dataclass
@@ -40,15 +46,16 @@ class Reading(HTMLParser):
         super().__init__(convert_charrefs=True)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        element = Tag(tag, {name: value or "" for name, value in attrs})
-        self.tags.append(element)
+        self.handle_startendtag(tag, attrs)
+        element = self.tags[-1]
         if tag in PRESSED:
             self.nested += [(one, element) for one in self.open_tags if one.name in PRESSED]
         if tag not in VOID:
             self.open_tags.append(element)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(Tag(tag, {name: value or "" for name, value in attrs}))
+        attributes = {name: value or "" for name, value in attrs}
+        self.tags.append(Tag(tag, attributes, self.open_tags[-1] if self.open_tags else None))
 
     def handle_endtag(self, tag: str) -> None:
         while self.open_tags:

@@ -15,6 +15,10 @@ COST = "topics/averaging/cost"
 NUM_DRAWS = 20
 
 
+def _field(page, name):
+    return page.locator(f"[data-calculator] [name={name}][type=number]")
+
+
 def _shown(page, name):
     output = page.locator(f"output[name={name}]")
     return output.inner_text(), output.get_attribute("data-number")
@@ -30,7 +34,7 @@ def test_random_inputs_come_to_what_the_formulas_in_python_give(frozen_site, ope
         typed = {name: f"{draw.uniform(1, 9):.3g}e{draw.randint(-3, 5)}" for name in sizes}
         typed["copies"] = str(draw.randint(1, 9))  # a count
         for name, text in typed.items():
-            page.locator(f"[name={name}][type=number]").fill(text)
+            _field(page, name).fill(text)
         inputs = {name: float(text) * sizes[name] for name, text in typed.items()}
         for output in written["calculator"]["outputs"]:
             expected = parsed(output["formula"]).value(inputs)
@@ -39,12 +43,12 @@ def test_random_inputs_come_to_what_the_formulas_in_python_give(frozen_site, ope
 
 def test_the_address_keeps_what_is_typed(frozen_site, open_page):
     page = open_page(frozen_site / f"{COST}.html")
-    page.locator("[name=copies][type=number]").fill("7")
-    page.locator("[name=copies][type=number]").blur()
+    _field(page, "copies").fill("7")
+    _field(page, "copies").blur()
     assert page.url.endswith(f"{COST}.html?copies=7#a-calculator")
     shown = page.locator("output").first.inner_text()
     page.goto(page.url)
-    assert page.locator("[name=copies][type=number]").input_value() == "7"
+    assert _field(page, "copies").input_value() == "7"
     assert page.locator("output").first.inner_text() == shown
 
 
@@ -54,14 +58,12 @@ def test_values_that_no_run_had_are_named_once_below_all_fields(built_site, open
     assert below.text_content() == ""
     model, ranks = "parameters of the model", "number of ranks"
     for name, named in (("parameters", model), ("ranks", f"{model}, {ranks}")):
-        field = form.locator(f"[name={name}][type=number]")
+        field = _field(page, name)
         high = float(field.get_attribute("data-covered").split(" ")[1])
         field.fill(str(2 * high / float(field.get_attribute("data-size"))))
         assert below.text_content().startswith(f"Outside the values of the runs: {named}.")
     field.fill("0")
-    assert below.text_content().startswith(
-        "Outside the values of the runs: parameters of the model."
-    )
+    assert below.text_content().startswith(f"Outside the values of the runs: {model}.")
     fault = form.locator(".pb-field [role=status]").last
     assert fault.text_content() == "Enter a number above zero."
     field.press_sequentially("e")
@@ -75,7 +77,7 @@ def test_values_that_no_run_had_are_named_once_below_all_fields(built_site, open
 
 def test_a_field_shows_four_digits_of_its_start_and_calculates_with_all(built_site, open_page):
     page = open_page(built_site / "topics/ddp/cost.html")
-    largest = page.locator("[data-calculator] [name=largest][type=number]")
+    largest = _field(page, "largest")
     first = _shown(page, "default_peak")
     exact = float(largest.get_attribute("data-start")) / float(largest.get_attribute("data-size"))
     assert len(largest.input_value()) == len("7.143") < len(str(exact))
@@ -105,7 +107,7 @@ def test_a_known_model_fills_all_fields_until_one_is_changed(built_site, open_pa
     assert fields == {name: pytest.approx(number, rel=1e-3) for name, number in wanted.items()}
     assert float(_shown(page, "single")[1]) == pytest.approx(16 * total, rel=1e-3)
     assert [one.get_attribute("aria-pressed") for one in (own, known[0])] == ["false", "true"]
-    page.locator("[name=ranks][type=number]").fill("16")
+    _field(page, "ranks").fill("16")
     assert page.locator("[data-numbers][aria-pressed=true]").count() == 0
     own.click()
     assert _shown(page, "fsdp") == started

@@ -77,10 +77,9 @@ def test_the_header_leads_into_every_section_of_the_nav_and_marks_the_readers(bu
         ("Code", "https://example.org/code", ""),
         ("Mine", "../../mine.html", ""),
     ]
-    current = {text: mark for text, _, mark in words(page(built, "guides/about.html")) if mark}
-    assert current == {"Guides": "page"}  # the link leads to this page
-    current = {text: mark for text, _, mark in words(page(built, "mine.html")) if mark}
-    assert current == {"Mine": "page"}
+    for name, word in (("guides/about", "Guides"), ("mine", "Mine")):  # the link leads to this page
+        current = {text: mark for text, _, mark in words(page(built, f"{name}.html")) if mark}
+        assert current == {word: "page"}
 
 
 def test_edit_links_lead_to_what_an_author_wrote(built):

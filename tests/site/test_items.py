@@ -15,21 +15,19 @@ def page(frozen_site, open_page):
     return open_page(frozen_site / CHALLENGE)
 
 
-def _explanations(frozen_site):
-    """Every sentence of the key, of the hints and of what waits, as the file holds them."""
-    waiting = {"pb-why", "pb-verdict-word", "pb-explains", "pb-hint", "pb-reveal"}
-    found = [
-        text.strip()
-        for text, around in read(frozen_site / CHALLENGE).texts
-        if any(tag.classes & waiting for tag in around)
-        and not {"summary", "code"} & {tag.name for tag in around}
-        and not any("pb-backed" in tag.classes for tag in around)  # claims stand elsewhere too
-    ]
-    return [text for text in found if len(text) > 12]
+# The key, the hints and what waits; but for claims, which stand elsewhere too.
+WAITING = {"pb-why", "pb-verdict-word", "pb-explains", "pb-hint", "pb-reveal"}
+STANDS_ELSEWHERE = {"summary", "code", "pb-backed"}
 
 
 def test_nothing_of_a_key_is_seen_or_heard_before_an_answer(frozen_site, page):
-    explanations = _explanations(frozen_site)
+    explanations = [
+        text.strip()
+        for text, around in read(frozen_site / CHALLENGE).texts
+        if any(tag.classes & WAITING for tag in around)
+        and not any({tag.name, *tag.classes} & STANDS_ELSEWHERE for tag in around)
+        and len(text.strip()) > 12
+    ]
     assert len(explanations) > 40
     heard = page.locator("main").aria_snapshot()
     seen = page.locator("main").inner_text()
@@ -84,13 +82,9 @@ TOLD = {
 }  # fmt: skip
 
 
-def _told(one):
-    return TOLD[one.kind if one.kind in TOLD else one.id]
-
-
 def test_an_order_that_nobody_touched_is_no_answer(page):
     item = Asking(page, "who-needs-most")
-    assert item.check() == "Answer first."
+    assert item.press("Check") == "Answer first."
     assert kept(page) == {}
     assert item.give(item.known.right).startswith(RIGHT)
 
@@ -151,32 +145,28 @@ def test_the_printed_number_is_exact_and_never_close(built_site, open_page):
     assert box.locator("[role=status]").inner_text().startswith(RIGHT)
 
 
-def test_the_slider_works_by_keyboard_and_says_its_number(page):
+def test_the_slider_works_by_keyboard_and_once_answered_marks_the_truth(page):
     item = Asking(page, "how-slow")
+    field, ends = item.box.locator(".pb-number-field"), item.box.locator(".pb-ends")
+    mark = "one => getComputedStyle(one, '::before')"
+    height = ends.bounding_box()["height"]
+    assert ends.evaluate(f"{mark}.content") == "none"
     slider = item.box.get_by_role("slider")
     assert slider.get_attribute("aria-valuetext") == "not set yet"
     slider.focus()
     unset = slider.evaluate("one => getComputedStyle(one).accentColor")
     page.keyboard.press("End")
     assert slider.evaluate("one => getComputedStyle(one).accentColor") != unset
-    assert item.box.locator(".pb-number-field").input_value() == "12"
+    assert field.input_value() == "12"
     page.keyboard.press("Home")
     assert slider.get_attribute("aria-valuetext") == "0.12 ms"
     for _ in range(50):
         page.keyboard.press("ArrowRight")
-    assert item.box.locator(".pb-number-field").input_value() == "6.1"  # halfway between
-
-
-def test_the_truth_is_marked_on_the_slider_once_the_question_is_answered(page):
-    item = Asking(page, "how-slow")
-    ends = item.box.locator(".pb-ends")
-    mark = "one => getComputedStyle(one, '::before')"
-    height = ends.bounding_box()["height"]
-    assert ends.evaluate(f"{mark}.content") == "none"
+    assert field.input_value() == "6.1"  # halfway between
     item.give("9")
-    slider = item.box.locator(".pb-slider").bounding_box()
+    box = slider.bounding_box()
     left = ends.evaluate(f"one => parseFloat(({mark})(one).left)")
-    at = (ends.bounding_box()["x"] + left - slider["x"] - 8) / (slider["width"] - 16)
+    at = (ends.bounding_box()["x"] + left - box["x"] - 8) / (box["width"] - 16)
     assert at == pytest.approx((2.2 - 0.12) / (12 - 0.12), abs=0.01)
     assert ends.bounding_box()["height"] == height  # nothing below it moves
     item.press("Answer again")
@@ -187,7 +177,7 @@ def test_whoever_gives_up_sees_everything_and_may_answer_again(page):
     for one in ITEMS:
         item = Asking(page, one.id)
         said = item.press("Show the answer")
-        assert said == f"Here is the answer: {_told(one)}."
+        assert said == f"Here is the answer: {TOLD.get(one.kind) or TOLD[one.id]}."
         assert one.why_right in item.text(), one.id
         assert item.worked.is_visible()
         assert "pb-button" in page.evaluate("document.activeElement.className")
@@ -202,16 +192,20 @@ def test_whoever_gives_up_sees_everything_and_may_answer_again(page):
         assert answered["is_right"]
 
 
-def _choose_with_keys(item, keys):
+def _values(item):
     boxes = item.box.locator(".pb-asked input").all()
+    return [int(str(box.get_attribute("value"))) for box in boxes]
+
+
+def _choose_with_keys(item, keys):
     keys.press("Space")
-    for _ in range([box.get_attribute("value") for box in boxes].index(str(item.known.right))):
+    for _ in range(_values(item).index(item.known.right)):
         keys.press("ArrowDown")
 
 
 def _tick_with_keys(item, keys):
-    for box in item.box.locator(".pb-asked input").all():
-        if int(str(box.get_attribute("value"))) in item.known.right:
+    for value in _values(item):
+        if value in item.known.right:
             keys.press("Space")
         keys.press("Tab")
 

@@ -11,7 +11,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.footnote import footnote_plugin
 
 from tests.popovers import popovers_of
-from tests.site.html_reading import Reading, pages
+from tests.site.html_reading import pages, read
 
 MARKDOWN = MarkdownIt("commonmark").enable("table").use(footnote_plugin).use(dollarmath_plugin)
 REAL = ("topics/ddp/learn", "topics/ddp/trace", "topics/sharding/recall", "plan/llama_8b", "index")
@@ -21,25 +21,6 @@ WORKED = {"pb-live", "pb-operate", "pb-player", "pb-budget-set", "pb-hidden", "p
           "pb-limit", "pb-contents", "pb-controls"}  # fmt: skip
 UNSAID = {"nav", "script", "style", "template", "button", "select", "output", "svg"}
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-
-
-class Nested(Reading):
-    """A page, each tag of it with those around."""
-
-    def __post_init__(self):
-        super().__post_init__()
-        self.nesting = []
-
-    def handle_starttag(self, tag, attrs):
-        within = tuple(self.open_tags)
-        super().handle_starttag(tag, attrs)
-        self.nesting.append((self.tags[-1], within))
-
-
-def nested(path):
-    reading = Nested()
-    reading.feed(path.read_text(encoding="utf-8"))
-    return reading
 
 
 def squeezed(text):
@@ -85,7 +66,7 @@ def paths(frozen_site, built_site):
 
 @pytest.fixture(scope="module")
 def readings(paths):
-    return {path: nested(path) for path in paths}
+    return {path: read(path) for path in paths}
 
 
 def test_all_that_a_page_says_openly_is_in_its_markdown(readings):
@@ -124,7 +105,8 @@ def test_headings_and_rows_of_tables_are_those_of_the_page(readings):
     num_rows = 0
     for path, reading in readings.items():
         headings, rows = [], Counter()
-        for tag, within in reading.nesting:
+        for tag in reading.tags:
+            within = tag.around
             if not is_said([*within, tag]):
                 continue
             tables = [id(outer) for outer in within if outer.name == "table"]
@@ -149,8 +131,8 @@ def test_every_number_has_the_source_that_its_popover_shows(readings):
     for path, reading in readings.items():
         shown = [
             1 + int(tag.attributes["data-v"])
-            for tag, within in reading.nesting
-            if "data-v" in tag.attributes and is_said(within)
+            for tag in reading.tags
+            if "data-v" in tag.attributes and is_said(tag.around)
         ]
         markdown = path.with_suffix(".md").read_text(encoding="utf-8")
         body, *notes = re.split(r"^\[\^(\d+)\]: ", markdown, flags=re.MULTILINE)
@@ -211,8 +193,8 @@ def test_llms_txt_lists_every_page_once_in_the_order_of_the_sections(site, reque
     )
     sections = [
         tag.attributes["href"]
-        for tag, within in nested(site / "index.html").nesting
-        if tag.name == "a" and any("pb-sections" in outer.classes for outer in within)
+        for tag in read(site / "index.html").tags
+        if tag.name == "a" and any("pb-sections" in outer.classes for outer in tag.around)
     ]
     sections = [one for one in sections if (site / one).is_file()]
     assert links[: len(sections) + 1] == [

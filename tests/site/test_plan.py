@@ -143,7 +143,9 @@ def test_keys_choose_devices_and_the_page_says_what_to_try_first_then(built_site
 
 
 @pytest.mark.browser
-def test_on_a_phone_no_table_of_plans_is_cut_and_a_click_copies_a_command(built_site, open_page):
+def test_on_a_phone_no_table_of_plans_is_cut_and_a_key_copies_code_as_written(
+    built_site, open_page
+):
     page = open_page(
         built_site / "plan.html", viewport={"width": 390, "height": 900},
         permissions=["clipboard-read", "clipboard-write"],
@@ -152,21 +154,14 @@ def test_on_a_phone_no_table_of_plans_is_cut_and_a_click_copies_a_command(built_
         page.goto((built_site / f"{name}.html").as_uri())
         assert page.locator(".pb-scroll").evaluate_all(CUT) == [], name
         _copies(page, page.locator(".md-code__button:visible").first)
+    page.goto((built_site / "topics/ddp/learn.html").as_uri())
+    page.locator("pre > .pb-lines").first.scroll_into_view_if_needed()
+    _copies(page, page.locator("pre:has(> .pb-lines) .md-code__button").first)  # no line numbers
+    assert page.locator(".pb-printed .md-code__button").count() == 0  # nor what a run printed
 
 
 def _copies(page, button):
-    """The button of a listing, pressed by keyboard, copies the code as it was written."""
     button.press("Enter")
     page.get_by_text("Copied to clipboard").wait_for()
     code = button.locator("xpath=ancestor::pre/code").text_content()
     assert page.evaluate("navigator.clipboard.readText()") == code.strip()
-
-
-@pytest.mark.browser
-def test_a_listing_is_copied_without_its_line_numbers(built_site, open_page):
-    page = open_page(
-        built_site / "topics/ddp/learn.html", permissions=["clipboard-read", "clipboard-write"]
-    )
-    page.locator("pre > .pb-lines").first.scroll_into_view_if_needed()
-    _copies(page, page.locator("pre:has(> .pb-lines) .md-code__button").first)
-    assert page.locator(".pb-printed .md-code__button").count() == 0  # nor what a run printed

@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.conftest import wait_until
+
 pytestmark = pytest.mark.browser
 
-BUDGET, SCHEDULE, RING, RESHARDING, STEP, UNITS = (
-    ("topics/large-models/experiment.html", "wide-bars"),
-    ("topics/pipeline-parallelism/learn.html", "schedule"),
-    ("topics/ddp/deep-by-hand.html", "ring"),
-    ("topics/sharding/why.html", "resharding"),
-    ("topics/ddp/trace.html", "one-step"),
-    ("topics/sharding/trace.html", "one-step"),
-)
+BUDGET = ("topics/large-models/experiment.html", "wide-bars")
+SCHEDULE = ("topics/pipeline-parallelism/learn.html", "schedule")
+RING = ("topics/ddp/deep-by-hand.html", "ring")
+RESHARDING = ("topics/sharding/why.html", "resharding")
+STEP = ("topics/ddp/trace.html", "one-step")
+UNITS = ("topics/sharding/trace.html", "one-step")
 REVEAL = "for (const one of document.querySelectorAll('[data-after]')) one.hidden = false"
 
 
@@ -49,11 +49,7 @@ class Operated:
         """Do something, and wait until another state is drawn."""
         before = self.drawn()
         act()
-        self.page.wait_for_function(
-            "([name, before]) =>"
-            " document.querySelector(`#${name} svg desc`).textContent !== before",
-            arg=[self.root.get_attribute("id"), before],
-        )
+        wait_until(lambda: self.drawn() != before)
         return self.drawn()
 
 
@@ -67,19 +63,17 @@ def test_the_address_keeps_the_state_and_the_title_links_to_the_figure(opened):
     one.page.goto("about:blank")
     one.page.goto(address)
     again = Operated(one.page, name)
-    one.page.wait_for_function(
-        "([id, drawn]) => document.querySelector(`#${id} svg desc`).textContent === drawn",
-        arg=[again.root.get_attribute("id"), drawn],
-    )
+    wait_until(lambda: again.drawn() == drawn)
 
 
 def test_arrow_keys_choose_a_state_and_the_page_says_which(opened):
     one = opened(RESHARDING)
+    assert one.rows() == []  # the numbers that bars show are folded
     one.root.locator("summary").click()
+    assert {*one.rows()} == {0}
     one.root.locator("input").first.focus()
     first = one.drawn()
-    second = one.changed(lambda: one.page.keyboard.press("ArrowRight"))
-    assert first != second
+    one.changed(lambda: one.page.keyboard.press("ArrowRight"))
     assert {*one.rows()} == {1}
     assert one.root.locator("[role=status]").text_content().startswith("Ranks: 4")
     assert one.changed(lambda: one.page.keyboard.press("ArrowLeft")) == first
@@ -203,17 +197,12 @@ def test_a_play_runs_from_its_beginning_until_it_is_stopped_and_paper_has_its_en
     one = opened(RING, Played)
     one.range.focus()
     one.page.keyboard.press(" ")
-    one.page.wait_for_function(
-        "() => { const at = +document.querySelector('#figure-ring .pb-player input').value;"
-        " return at > 10 && at < 900 }"
-    )
+    wait_until(lambda: 10 < int(one.range.input_value()) < 900)
     assert one.button.text_content() == "Pause"
     one.button.click()
     assert one.button.text_content() == "Play"
     at = one.range.input_value()
-    one.page.evaluate(
-        "() => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))"
-    )
+    one.page.evaluate("new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))")
     assert one.range.input_value() == at
     one.page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert one.told() == len(one.moments) - 1
@@ -244,20 +233,13 @@ def test_a_play_of_many_moments_takes_twelve_seconds_at_speed_one(built_site, op
 
 def test_play_stands_above_the_drawing_and_within_the_first_screen_of_a_figure(opened):
     one = opened(STEP, Played)
+    assert one.rows() == [0]  # waits are not drawn as numbers, so these are not folded
     for width in (1280, 390):
         one.page.set_viewport_size({"width": width, "height": 780})
         parts = (one.root, one.button, one.root.locator(".pb-states-drawn"))
         top, play, drawn = (part.bounding_box() for part in parts)
         assert play["y"] + play["height"] < drawn["y"]
         assert drawn["y"] - top["y"] < 780 - 100
-
-
-def test_the_numbers_that_bars_show_are_folded_and_others_are_not(opened):
-    bars = opened(RESHARDING)
-    assert bars.rows() == []
-    bars.root.locator("summary").click()
-    assert {*bars.rows()} == {0}
-    assert opened(STEP).rows() == [0]  # waits are not drawn as numbers
 
 
 def test_where_motion_is_not_wanted_a_play_goes_from_moment_to_moment(opened):
@@ -301,37 +283,33 @@ def test_a_link_to_a_stage_opens_it_and_closes_the_others(frozen_site, open_page
         assert [one for one in STAGES if page.locator(f"#{one} dl").is_visible()] == [wanted]
 
 
-def _chart(page):
-    return page.locator("#figure-curve svg").first
-
-
-def _tip(page):
-    return page.locator("[role=tooltip]")
-
-
-def test_a_mark_tells_its_value_under_the_pointer_and_the_table_knows_it(frozen_site, open_page):
+@pytest.fixture
+def chart(frozen_site, open_page):
+    """A page, its chart, and what tells the value of a mark."""
     page = open_page(frozen_site / TRACE)
+    return page, page.locator("#figure-curve svg").first, page.locator("[role=tooltip]")
+
+
+def test_a_mark_tells_its_value_under_the_pointer_and_the_table_knows_it(chart):
+    page, drawing, tip = chart
     table = re.sub(r"\s+", " ", page.locator("#figure-curve table").first.text_content())
     for width in (1280, 390):
         page.set_viewport_size({"width": width, "height": 900})
-        marks = _chart(page).locator("[data-say]:visible")
+        marks = drawing.locator("[data-say]:visible")
         assert marks.count() > 3
-        _chart(page).scroll_into_view_if_needed()
+        drawing.scroll_into_view_if_needed()
         for mark in (marks.nth(0), marks.nth(3)):
             place = mark.bounding_box()
             page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
-            told = _tip(page).inner_text()
-            assert re.fullmatch(r"\w+, epoch \d+: (.+)", told)[1] in table
-            box = _tip(page).bounding_box()
+            assert re.fullmatch(r"\w+, epoch \d+: (.+)", tip.inner_text())[1] in table
+            box = tip.bounding_box()
             assert box["x"] >= 0
             assert box["x"] + box["width"] <= width
 
 
-def test_a_chart_is_one_stop_of_the_keyboard_and_arrows_go_through_its_marks(
-    frozen_site, open_page
-):
-    page = open_page(frozen_site / TRACE)
-    marks = _chart(page).locator("[data-say]")
+def test_a_chart_is_one_stop_of_the_keyboard_and_arrows_go_through_its_marks(chart):
+    page, drawing, tip = chart
+    marks = drawing.locator("[data-say]")
     says = [mark.get_attribute("data-say") for mark in marks.all()]
     marks.first.focus()
     page.keyboard.press("Shift+Tab")
@@ -340,9 +318,9 @@ def test_a_chart_is_one_stop_of_the_keyboard_and_arrows_go_through_its_marks(
     heard = []
     for _ in says:
         focused = page.locator(":focus")
-        assert focused.get_attribute("aria-label") == _tip(page).inner_text()
-        heard.append(_tip(page).inner_text())
+        assert focused.get_attribute("aria-label") == tip.inner_text()
+        heard.append(tip.inner_text())
         page.keyboard.press("ArrowRight")
     assert heard == says
     page.keyboard.press("Tab")
-    assert _chart(page).locator(":focus").count() == 0
+    assert drawing.locator(":focus").count() == 0

@@ -215,16 +215,23 @@ def test_a_link_to_a_question_of_a_part_that_waits_shows_the_question(
     assert 0 <= box.bounding_box()["y"] < 720
 
 
-# --- a field that narrows statements
-
-
-def test_typed_words_leave_the_statements_that_have_them(frozen_site, open_page):
-    page = open_page(frozen_site / "retracted.html")
-    shown = page.locator(".pb-statement:visible")
+@pytest.mark.parametrize(
+    ("path", "label", "words", "css", "called"),
+    [
+        ("retracted", "Show statements that contain", "model fits", ".pb-statement", "statements"),
+        ("glossary", "Show terms with", "one-rank", ".pb-terms dd", "terms"),
+    ],
+)
+def test_typed_words_leave_what_has_them_and_a_link_shows_all(
+    frozen_site, open_page, path, label, words, css, called
+):
+    page = open_page(frozen_site / f"{path}.html")
+    shown = page.locator(f"{css}:visible")
     whole = shown.count()
-    field = page.get_by_label("Show statements that contain")
-    field.fill("model fits")
-    assert shown.count() == 1
-    assert page.locator("output").inner_text() == f"1 of {whole} statements"
-    field.fill("")
-    assert shown.count() == whole
+    page.get_by_label(label).fill(words)
+    assert 0 < shown.count() < whole
+    texts = (" ".join(one.lower().split()) for one in shown.all_inner_texts())
+    assert all(words.replace("-", " ") in one for one in texts)
+    assert page.locator("output").inner_text() == f"{shown.count()} of {whole} {called}"
+    page.evaluate("location.hash = 'an-entry'")
+    wait_until(lambda: shown.count() == whole)

@@ -155,13 +155,17 @@ def entries(built_site: Path) -> dict[str, list[dict[str, str]]]:
     return found
 
 
-def test_no_page_is_found_by_what_it_shows_only_after_an_answer(entries, built_site):
+@pytest.fixture(scope="module")
+def readings(built_site: Path) -> dict[str, Reading]:
+    return {path.relative_to(built_site).as_posix(): read(path) for path in pages(built_site)}
+
+
+def test_no_page_is_found_by_what_it_shows_only_after_an_answer(entries, readings):
     num_hidden = 0
-    for path in pages(built_site):
-        page = path.relative_to(built_site).as_posix()
+    for page, reading in readings.items():
         index = "\n".join(_plain(f"{e['title']} {e['text']}") for e in entries.get(page, []))
         told: dict[bool, set[str]] = {True: set(), False: set()}  # what waits, and what does not
-        for text, above in read(path).texts:
+        for text, above in reading.texts:
             waits = any("data-after" in tag.attributes or tag.classes & HIDING for tag in above)
             shown = {"summary", "pre", "code", "h2", "h3", "figcaption"}
             if len(text) >= LONG and not (waits and shown & {tag.name for tag in above}):
@@ -202,12 +206,11 @@ def _rows(reading: Reading) -> dict[str, str]:
     return {anchor: "".join(words.split()) for anchor, words in said.items()}
 
 
-def test_each_row_of_a_table_that_says_something_is_an_entry_with_its_words(entries, built_site):
+def test_each_row_of_a_table_that_says_something_is_an_entry_with_its_words(entries, readings):
     num_rows = 0
-    for path in pages(built_site):
-        page = path.relative_to(built_site).as_posix()
+    for page, reading in readings.items():
         found = {one["location"]: one for one in entries.get(page, [])}
-        for anchor, said in _rows(read(path)).items():
+        for anchor, said in _rows(reading).items():
             one = found[f"{page}#{anchor}"]
             assert said == "".join(_plain(one["title"] + one["text"]).split()), anchor
             num_rows += 1
@@ -225,14 +228,3 @@ def test_a_figure_that_readers_play_with_is_an_entry_also_where_it_waits(entries
     [schedule] = [one for one in entries[page] if one["location"] == f"{page}#figure-sharded"]
     assert schedule["title"]
     assert schedule["text"] == ""
-
-
-def test_a_typed_word_narrows_the_glossary_and_a_link_into_it_shows_all(built_site, open_page):
-    page = open_page(built_site / "glossary.html")
-    shown = page.locator(".pb-terms dt:visible")
-    page.get_by_label("Show terms with").fill("all-red")
-    assert 0 < shown.count() < len(GLOSSARY["terms"])
-    definitions = page.locator(".pb-terms dd:visible").all_inner_texts()
-    assert all("all-red" in one.lower() for one in definitions)
-    page.evaluate("location.hash = document.querySelector('.pb-terms dt').id")
-    wait_until(lambda: shown.count() == len(GLOSSARY["terms"]))

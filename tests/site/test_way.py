@@ -8,6 +8,9 @@ import pytest
 from tests.site.asking import CHALLENGE, ITEMS, Asking, kept
 
 FIRST, SECOND = "topics/sharding/deep.html", "topics/averaging/learn.html"  # of the first hour
+HREFS = "all => all.map(one => one.getAttribute('href'))"
+LOOKS = """all => [...new Set(all.map(one => getComputedStyle(one)).filter(
+    one => one.textDecorationLine !== "none").map(one => one.textDecorationStyle))]"""
 GIVE_UP = """() => {
     const next = () => [...document.querySelectorAll("button")].find(
         one => one.checkVisibility() && one.innerText.trim() === "Show the answer");
@@ -33,7 +36,7 @@ def _nexts(page):
 
 
 @pytest.mark.parametrize("has_script", [True, False])
-def test_a_page_of_the_first_hour_has_one_next_which_stays_there(
+def test_a_page_of_the_first_hour_has_one_next_and_lessons_stand_in_groups_that_open(
     frozen_site, open_page, has_script
 ):
     page = open_page(frozen_site / FIRST, java_script_enabled=has_script)
@@ -42,21 +45,15 @@ def test_a_page_of_the_first_hour_has_one_next_which_stays_there(
     page.locator(".pb-rail [rel=next]").click()
     assert _rail(page) == "← First hour 2/2"
     assert _nexts(page) == set()
-    _open_topic(page)
-    page.locator(".pb-lessons").get_by_role("link", name="Trace").click()
-    assert _rail(page).startswith("← Lesson 3/7: Trace · Next: ")
-    assert _nexts(page) == {page.url.replace("trace", "cost")}
-
-
-@pytest.mark.parametrize("has_script", [True, False])
-def test_lessons_of_the_topic_stand_in_four_groups_that_open(frozen_site, open_page, has_script):
-    page = open_page(frozen_site / SECOND, java_script_enabled=has_script)
     groups = page.locator(".pb-lessons > div").all()
     assert not groups[0].is_visible()
     _open_topic(page)
     assert [" ".join(group.inner_text().split()) for group in groups] == [
         "Read Learn Example", "See Trace Cost", "Practise Try Recall", "Look up Why Summary",
     ]  # fmt: skip
+    page.locator(".pb-lessons").get_by_role("link", name="Trace").click()
+    assert _rail(page).startswith("← Lesson 3/7: Trace · Next: ")
+    assert _nexts(page) == {page.url.replace("trace", "cost")}
 
 
 def test_a_click_beside_the_open_lessons_closes_them_and_so_does_escape(frozen_site, open_page):
@@ -75,19 +72,11 @@ def test_on_a_phone_the_drawer_lists_the_lessons_of_the_topic_and_the_path(froze
     page = open_page(frozen_site / SECOND, **options)
     page.locator(".md-header__button[for=__drawer]").click()
     drawer = page.locator(".md-nav--primary")
-    titles = drawer.locator("a[href]:visible").evaluate_all(
-        "all => all.map(one => one.getAttribute('href'))"
-    )
-    listed = page.locator(".pb-lessons a").evaluate_all(
-        "all => all.map(one => one.getAttribute('href'))"
-    )
-    assert [title for title in titles if title in listed] == [
-        title for title in listed if title in titles
-    ]
+    titles = drawer.locator("a[href]:visible").evaluate_all(HREFS)
+    listed = page.locator(".pb-lessons a").evaluate_all(HREFS)
+    assert [one for one in titles if one in listed] == [one for one in listed if one in titles]
     assert {"trace.html", "cost.html", "recall.html", "summary.html"} <= {*titles}
-    assert "../sharding/deep.html" in drawer.locator("a").evaluate_all(
-        "all => all.map(one => one.getAttribute('href'))"
-    )
+    assert "../sharding/deep.html" in drawer.locator("a").evaluate_all(HREFS)
 
 
 def test_marks_count_only_on_pages_that_were_opened(frozen_site, open_page):
@@ -182,26 +171,18 @@ def test_a_term_opens_its_definition_where_it_stands(frozen_site, open_page, opt
     assert said in box.inner_text()
 
 
-def test_results_are_underlined_and_settings_are_not(frozen_site, open_page):
-    page = open_page(frozen_site / FIRST)
-    lines = page.locator(".pb-value").evaluate_all(
-        "all => all.map(one => [one.className, getComputedStyle(one).textDecorationLine])"
-    )
-    for css, line in lines:
-        assert line == ("none" if "pb-given" in css else "underline")
-    assert {line for _, line in lines} == {"none", "underline"}
-
-
-def test_two_looks_of_underlines(built_site, open_page):
-    """A line leads elsewhere; dots open here. No third."""
-    page = open_page(built_site / "topics/ddp/learn.html")
-    looks = """all => [...new Set(all.map(one => getComputedStyle(one)).filter(
-        one => one.textDecorationLine !== "none").map(one => one.textDecorationStyle))]"""
+def test_a_line_leads_elsewhere_dots_open_here_and_settings_have_neither(built_site, open_page):
+    page = open_page("about:blank")
     for path in ("topics/ddp/learn", "topics/ddp/cost", "evidence", "plan/llama_8b", "glossary"):
         page.goto((built_site / f"{path}.html").as_uri())
-        opens = page.locator(".md-typeset :is(.pb-value, .pb-term)").evaluate_all(looks)
-        leads = page.locator(".md-typeset a:not(.pb-value, .pb-term)").evaluate_all(looks)
-        assert (opens or ["dotted"], leads) == (["dotted"], ["solid"]), path
+        opens = page.locator(".md-typeset :is(.pb-value, .pb-term)").evaluate_all(LOOKS)
+        leads = page.locator(".md-typeset a:not(.pb-value, .pb-term)").evaluate_all(LOOKS)
+        settings = page.locator(".pb-value.pb-given").evaluate_all(LOOKS)
+        assert (opens or ["dotted"], leads, settings) == (["dotted"], ["solid"], []), path
+        if path == "topics/ddp/learn":
+            results = page.locator(".pb-value:not(.pb-given)").evaluate_all(LOOKS)
+            assert results == ["dotted"]
+            assert page.locator(".pb-value.pb-given").count()
 
 
 def test_two_windows_do_not_answer_each_other_for_ever(frozen_site, open_page):

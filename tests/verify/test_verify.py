@@ -1,9 +1,6 @@
 """What the tool says of programs that are right, wrong, or beyond it."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,10 +11,12 @@ from proofbook.runners.__main__ import main
 from proofbook.runners.verify.records import LocalPart, Spec, assembled
 from proofbook.runners.verify.report import causes, read
 from tests.conftest import ROOT
+from tests.processes import python
 from tests.verify.ranks import PROGRAMS, unwatched, verified
 
 pytestmark = pytest.mark.ranks
 STOP = ("--seconds", "0")
+OF_A_LAUNCH = {"OMP_NUM_THREADS": "1", "PROOFBOOK_TRACES": "/no project/traces"}
 SHOWN = ROOT / "content" / "verified" / "norms_twice.py"  # on the page “Verify your program”
 
 RIGHT = [
@@ -37,7 +36,6 @@ RIGHT = [
 WRONG = [
     ("language.py", "wrong_bypass", "own gradient"),
     ("language.py", "wrong_last", "not all reduced"),
-    ("language.py", "wrong_sum", "sum over ranks"),
     ("language.py", "wrong_twice", "divided by ranks twice"),
     ("language.py", "wrong_undivided", "accumulation not divided"),
     ("language.py", "wrong_means", "mean of means over ranks"),
@@ -61,7 +59,6 @@ WRONG = [
 ]
 BEYOND = {
     "columns_wrong": "divided among ranks by hand",
-    "experts_wrong": "divided among ranks by hand",
     "stages_by_hand": "divided among ranks by hand",
     "penalty": "outside of any module",
     "distilled": "a factor of the script's own",
@@ -92,6 +89,7 @@ JUDGED = [
     ("modules.py", "columns", ("--against", "torch.nn:Identity"), 2, None, "only Columns"),
     ("../gpu/ddp_amp.py", "", ("--cpu",), 0, None, ""),
     ("../gpu/ddp_amp.py", "", (), 2, None, ": it needs a GPU ("),
+    ("../held_out/faulty.py", "experts_doubled", (), 3, None, "divided among ranks by hand"),
     ("heads.py", "half", (), 3, None,
      "the weights of heads.py:48 sum to 0.5: a factor of the script's own"),
     ("heads.py", "counts", (), 0, None, ""),
@@ -189,11 +187,8 @@ def test_the_trace_of_a_wrong_program_names_the_tensor_that_is_wrong_first_as_th
 
 def test_under_torchrun_the_last_line_has_the_word():
     launcher = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m")
-    done = subprocess.run(
-        [sys.executable, "-m", *launcher, "runners.verify", PROGRAMS / "language.py", "wrong_sum"],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PROOFBOOK_TRACES": "/no project/traces"},
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
+    program = str(PROGRAMS / "language.py")
+    done = python("-m", *launcher, "runners.verify", program, "wrong_sum", **OF_A_LAUNCH)
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1].startswith("verify: differs")
     first = next(line for line in done.stdout.splitlines() if line.startswith("language.py:"))

@@ -12,8 +12,6 @@ TRIED_WITH = {"shared": {"num_epochs": 2}}
 
 
 class Settings(RunSettings):
-    """Samples that ranks share."""
-
     num_samples: Count = 12
     rate: float = 0.5
     word: str = "sum"
@@ -22,15 +20,12 @@ class Settings(RunSettings):
 
     @property
     def num_samples_per_rank(self):
-        """Each rank's part of the samples."""
         return self.num_samples // self.world_size
 
     def closed_forms(self):
-        """Each rank's part."""
         return {"num_samples_per_rank": self.num_samples_per_rank}
 
     def check(self):
-        """Refuse samples that cannot be shared equally."""
         if self.num_samples % self.world_size:
             raise ValueError(
                 f"num_samples {self.num_samples} cannot be shared by {self.world_size} ranks"

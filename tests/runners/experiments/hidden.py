@@ -31,7 +31,6 @@ def _train(rank):
 
 
 def honest(rank):
-    """Nothing is hidden."""
     _train(rank)
 
 

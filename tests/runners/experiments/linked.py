@@ -60,7 +60,6 @@ def _count_little(rank):
 
 
 def endless(rank):
-    """Sends until it is ended."""
     tensor = torch.ones(1)
     while True:
         with rank.phase("forward"):

@@ -118,37 +118,41 @@ def tokens_of(step, of):
     return torch.randint(VOCABULARY, (4, LENGTH + 1), generator=generator)
 
 
-def attention(limit=None):
-    """The normalization of all heads has the gradient of a rank's own heads, or all."""
-    model = Attention()
+def trained(model, loss_of, clip=lambda _: None):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    sharded = {"qkv", "sink", "out"}
     for step in range(STEPS):
-        tokens = tokens_of(step, 0)
-        loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        loss = loss_of(model, step)
         optimizer.zero_grad()
         loss.backward()
-        if limit:
-            squares = torch.zeros(())
-            for name, one in model.named_parameters():
-                is_counted = name in sharded and (name != "sink" or IS_RIGHT)
-                if is_counted or rank == 0:
-                    squares += one.grad.square().sum()
-            dist.all_reduce(squares)
-            factor = (limit / squares.sqrt()).clamp(max=1)
-            for one in model.parameters():
-                one.grad.mul_(factor)
+        clip(model)
         optimizer.step()
+
+
+def next_tokens(model, step):
+    tokens = tokens_of(step, 0)
+    return F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
 
 def finding_8():
     """The gradient of the sinks enters the norm on the first rank only."""
-    attention(limit=0.05)
+
+    def clip(model):
+        squares = torch.zeros(())
+        for name, one in model.named_parameters():
+            is_counted = name in ("qkv", "out") or (name == "sink" and IS_RIGHT)
+            if is_counted or rank == 0:
+                squares += one.grad.square().sum()
+        dist.all_reduce(squares)
+        factor = (0.05 / squares.sqrt()).clamp(max=1)
+        for one in model.parameters():
+            one.grad.mul_(factor)
+
+    trained(Attention(), next_tokens, clip)
 
 
 def finding_11():
-    """The gradients of the normalization are never added up."""
-    attention()
+    """The normalization of all heads has the gradient of a rank's own heads."""
+    trained(Attention(), next_tokens)
 
 
 class Divided(nn.Module):
@@ -170,14 +174,11 @@ class Divided(nn.Module):
 
 
 def divided(smoothing, is_gathered):
-    model = Divided(is_gathered)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for step in range(STEPS):
+    def loss_of(model, step):
         tokens = tokens_of(step, 0)
-        loss = VocabularyLoss.apply(model(tokens[:, :-1]), tokens[:, 1:], smoothing).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        return VocabularyLoss.apply(model(tokens[:, :-1]), tokens[:, 1:], smoothing).mean()
+
+    trained(Divided(is_gathered), loss_of)
 
 
 def finding_1():
@@ -203,14 +204,6 @@ class TwoHeads(nn.Module):
         return self.next(x), self.after(x)
 
 
-def masked(step):
-    """Tokens of a rank; rank 1 has fewer that count."""
-    tokens = tokens_of(step, rank)
-    labels = tokens.clone()
-    labels[:, (LENGTH + 1) // (1 + rank) :] = -100
-    return tokens, labels
-
-
 def count_of(labels):
     """The mean number of tokens that count on a rank."""
     count = (labels != -100).sum().float()
@@ -220,36 +213,34 @@ def count_of(labels):
 
 def finding_3():
     """The second loss is divided by the number of tokens of the rank, the first by that of all."""
-    model = DistributedDataParallel(TwoHeads())
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for step in range(STEPS):
-        tokens, labels = masked(step)
+
+    def loss_of(model, step):
+        tokens = tokens_of(step, rank)
+        labels = tokens.clone()
+        labels[:, (LENGTH + 1) // (1 + rank) :] = -100  # rank 1 has fewer that count
         first, second = model(tokens[:, :-2])
         a, b = labels[:, 1:-1].flatten(), labels[:, 2:].flatten()
         loss = F.cross_entropy(first.flatten(0, 1), a, reduction="sum") / count_of(a)
         counted = count_of(b) if IS_RIGHT else (b != -100).sum()
-        loss = loss + F.cross_entropy(second.flatten(0, 1), b, reduction="sum") / counted
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        return loss + F.cross_entropy(second.flatten(0, 1), b, reduction="sum") / counted
+
+    trained(DistributedDataParallel(TwoHeads()), loss_of)
 
 
 def finding_9():
     """Ranks have parts of a sequence, and divide by the tokens that count in their own part."""
-    model = nn.Sequential(nn.Embedding(VOCABULARY, WIDTH), nn.Linear(WIDTH, VOCABULARY))
-    model = DistributedDataParallel(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for step in range(STEPS):
+
+    def loss_of(model, step):
         tokens = tokens_of(step, 0)
         labels = tokens.clone()
         labels[:, LENGTH - 3 :] = -100
         inputs = tokens[:, :-1].chunk(ranks, 1)[rank]
         own = labels[:, 1:].chunk(ranks, 1)[rank].flatten()
         loss = F.cross_entropy(model(inputs).flatten(0, 1), own, reduction="sum")
-        loss = loss / (count_of(own) if IS_RIGHT else (own != -100).sum())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        return loss / (count_of(own) if IS_RIGHT else (own != -100).sum())
+
+    model = nn.Sequential(nn.Embedding(VOCABULARY, WIDTH), nn.Linear(WIDTH, VOCABULARY))
+    trained(DistributedDataParallel(model), loss_of)
 
 
 class Routed(nn.Module):
@@ -275,15 +266,13 @@ class Routed(nn.Module):
 
 def finding_10():
     """An all-reduce in place overwrites the number of tokens of the rank."""
-    model = DistributedDataParallel(Routed())
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for step in range(STEPS):
+
+    def loss_of(model, step):
         tokens = tokens_of(step, rank)
         logits, balance = model(tokens[:, :-1])
-        loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()) + 0.1 * balance
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()) + 0.1 * balance
+
+    trained(DistributedDataParallel(Routed()), loss_of)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Right programs: none may raise an alarm.
 
-torchrun --nproc-per-node 2 right.py NAME, such as ema; on 4 ranks hsdp and tp_and_dp
+torchrun --nproc-per-node 2 right.py NAME, such as ema
 """
 
 import itertools
@@ -16,21 +16,8 @@ from functools import partial
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
-    apply_activation_checkpointing,
-)
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.nn.functional import all_gather, all_reduce
 from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.distributed.tensor import Replicate, Shard
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    PrepareModuleInput,
-    RowwiseParallel,
-    SequenceParallel,
-    parallelize_module,
-)
 from torch.nn import functional as F
 from torch.nn.functional import binary_cross_entropy_with_logits as bce
 from torch.nn.parallel import DistributedDataParallel
@@ -83,43 +70,6 @@ def batch_norm_evaluated():
         loss.backward()
         optimizer.step()
         evaluate(model, x, y)
-
-
-def bf16_autocast():
-    """Parameters in fp32 with autocast to bf16 under DDP."""
-    layers = nn.Linear(32, 64), nn.LayerNorm(64), nn.GELU(), nn.Linear(64, 8)
-    model = DistributedDataParallel(nn.Sequential(*layers))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    for _ in updates(optimizer, 5):
-        x = torch.randn(16, 32, generator=draws)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = F.cross_entropy(model(x), x[:, :8].argmax(1))
-        loss.backward()
-        clip_grad_norm_(model.parameters(), 1.0)
-
-
-class Residual(nn.Module):
-    def __init__(self):
-        super().__init__()
-        layers = nn.LayerNorm(16), nn.Linear(16, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 16)
-        self.layers = nn.Sequential(*layers)
-
-    def forward(self, x):
-        return x + self.layers(x)
-
-
-def checkpointed():
-    """Activation checkpointing that restores the random state, with dropout, under FSDP2."""
-    model = nn.Sequential(nn.Linear(8, 16), Residual(), Residual(), nn.Linear(16, 8))
-    apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, Residual))
-    for block in model[1:3]:
-        fully_shard(block)
-    fully_shard(model)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    torch.manual_seed(rank)
-    for _ in updates(optimizer):
-        x = torch.randn(16, 8)
-        F.huber_loss(model(x), x.flip(1)).backward()
 
 
 def closure_lbfgs():
@@ -228,41 +178,6 @@ def ema():
         dist.barrier()
 
 
-class Gated(nn.Module):
-    """A block of the size of its inputs: an MLP behind a norm, or one with a gate."""
-
-    def __init__(self, width, inner, *, is_gated):
-        super().__init__()
-        self.norm = None if is_gated else nn.RMSNorm(width)
-        self.gate = nn.Linear(width, inner, bias=False) if is_gated else None
-        self.up = nn.Linear(width, inner, bias=not is_gated)
-        self.down = nn.Linear(inner, width, bias=not is_gated)
-
-    def forward(self, x):
-        if self.gate:
-            return x + self.down(F.silu(self.gate(x)) * self.up(x))
-        return x + self.down(F.silu(self.up(self.norm(x))))
-
-
-def fsdp2_accumulation():
-    """FSDP2 with accumulation, set_requires_gradient_sync, clip_grad_norm_ of DTensors."""
-    blocks = [Gated(16, 64, is_gated=False) for _ in range(2)]
-    model = nn.Sequential(nn.Embedding(30, 16), *blocks, nn.Linear(16, 30))
-    for block in model[1:3]:
-        fully_shard(block)
-    fully_shard(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    accumulation = 3
-    for _ in updates(optimizer, 3):
-        for micro in range(accumulation):
-            model.set_requires_gradient_sync(micro == accumulation - 1)
-            tokens = torch.randint(0, 30, (4, 9), generator=draws)
-            logits = model(tokens[:, :-1])
-            loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-            (loss / accumulation).backward()
-        clip_grad_norm_(model.parameters(), 0.5)
-
-
 def gan():
     """Two models under DDP, two optimizers, several forward passes in an update."""
     leaky = partial(nn.LeakyReLU, 0.2)
@@ -286,24 +201,6 @@ def gan():
         g_loss.backward()
         discriminator.requires_grad_(True)
         g_optimizer.step()
-
-
-def grad_scaler():
-    """GradScaler that unscales before the clipping, with accumulation."""
-    model = DistributedDataParallel(mlp(10, 20, 4))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-    for _ in range(4):
-        for micro in range(2):
-            model.require_backward_grad_sync = micro == 1
-            x = torch.randn(6, 10, generator=draws)
-            loss = F.cross_entropy(model(x), x[:, :4].argmax(1)) / 2
-            scaler.scale(loss).backward()
-        scaler.unscale_(optimizer)
-        clip_grad_norm_(model.parameters(), 1.0)
-        scaler.step(optimizer)
-        scaler.update()
-        optimizer.zero_grad(set_to_none=True)
 
 
 @dataclass
@@ -370,20 +267,6 @@ def hooks():
         F.cross_entropy(model(tokens), (tokens.sum(1) > 28).long()).backward()
         while works:
             works.pop().wait()
-
-
-def hsdp():
-    """HSDP on a mesh of two dimensions, 4 ranks, clipping by torch."""
-    mesh = init_device_mesh("cpu", (2, ranks // 2), mesh_dim_names=("replicate", "shard"))
-    model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 8))
-    policy = MixedPrecisionPolicy(param_dtype=torch.float32, reduce_dtype=torch.float32)
-    for module in (model[0], model[3], model):
-        fully_shard(module, mesh=mesh, mp_policy=policy)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in updates(optimizer, 3):
-        x = torch.randn(8, 8, generator=draws)
-        F.l1_loss(model(x), x.cumsum(1)).backward()
-        clip_grad_norm_(model.parameters(), 0.2)
 
 
 class LoRA(nn.Module):
@@ -536,46 +419,6 @@ def no_sync_backward_only():
                 (loss / 3).backward()
 
 
-class FeedForward(nn.Module):
-    def __init__(self, adds=False):
-        super().__init__()
-        self.up, self.down, self.adds = nn.Linear(16, 32), nn.Linear(32, 16), adds
-
-    def forward(self, x):
-        y = self.down(self.up(x).relu())
-        return x + y if self.adds else y
-
-
-class Reading(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embedding, self.norm = nn.Embedding(20, 16), nn.LayerNorm(16)
-        self.mlp, self.head = FeedForward(), nn.Linear(16, 20)
-
-    def forward(self, tokens):
-        x = self.embedding(tokens)
-        return self.head(x + self.mlp(self.norm(x)))
-
-
-def sequence_parallel():
-    """Tensor and sequence parallelism by the styles of torch, which reduce the norms' gradients."""
-    plan = {
-        "embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
-        "norm": SequenceParallel(),
-        "mlp": PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)),
-        "mlp.up": ColwiseParallel(),
-        "mlp.down": RowwiseParallel(output_layouts=Shard(1)),
-        "head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
-    }
-    model = parallelize_module(Reading(), init_device_mesh("cpu", (ranks,)), plan)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=False)
-    torch.manual_seed(3)
-    for _ in updates(optimizer, 3):
-        tokens = torch.randint(0, 20, (4, 9))
-        logits = model(tokens[:, :-1])
-        F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
-
-
 class SyncNorm(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -601,37 +444,6 @@ def sync_batch_norm():
     for _ in updates(optimizer):
         x = torch.randn(8, 6, generator=draws) + rank
         F.cross_entropy(model(x), x[:, :3].argmax(1)).backward()
-
-
-def tp_and_dp():
-    """FSDP2 over one dimension of the mesh, tensor parallelism over the other, 4 ranks."""
-    mesh = init_device_mesh("cpu", (ranks // 2, 2), mesh_dim_names=("dp", "tp"))
-    model = nn.Sequential(FeedForward(adds=True), FeedForward(adds=True))
-    for block in model:
-        parallelize_module(block, mesh["tp"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
-        fully_shard(block, mesh=mesh["dp"])
-    fully_shard(model, mesh=mesh["dp"])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    shared = torch.Generator().manual_seed(mesh["dp"].get_local_rank())
-    for _ in updates(optimizer, 3):
-        x = torch.randn(8, 16, generator=shared)
-        F.mse_loss(model(x), x.roll(1, 1)).backward()
-        clip_grad_norm_(model.parameters(), 0.1)
-
-
-def tp_clip():
-    """Tensor parallelism by parallelize_module; every rank trains on the same samples."""
-    mesh = init_device_mesh("cpu", (ranks,))
-    plan = {"gate": ColwiseParallel(), "up": ColwiseParallel(), "down": RowwiseParallel()}
-    model = nn.Sequential(*(Gated(16, 64, is_gated=True) for _ in range(2)))
-    for block in model:
-        parallelize_module(block, mesh, plan)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    same = torch.Generator().manual_seed(9)
-    for _ in updates(optimizer):
-        x = torch.randn(8, 16, generator=same)
-        F.mse_loss(model(x), x.roll(1, 1)).backward()
-        clip_grad_norm_(model.parameters(), 0.1)
 
 
 class Backbone(nn.Module):
@@ -674,9 +486,8 @@ def unused_branches():
     """Blocks are skipped at random on each rank, with find_unused_parameters=True."""
     model = DistributedDataParallel(LayerDrop(), find_unused_parameters=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    torch.manual_seed(rank)
     for _ in updates(optimizer, 6):
-        x = torch.randn(8, 8)
+        x = torch.randn(8, 8, generator=draws)
         F.mse_loss(model(x), x.sum(1, keepdim=True)).backward()
 
 

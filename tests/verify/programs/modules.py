@@ -7,14 +7,13 @@ import copy
 import sys
 import types
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
 import whole
 from torch import nn
-from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.nn.functional import all_gather
 from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from torch.nn import functional
@@ -31,8 +30,9 @@ def mlp(outputs=WIDTH):
     return nn.Sequential(nn.Linear(WIDTH, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, outputs))
 
 
-def drawn(step, *shape):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(10 * step + rank))
+def drawn(step, *shape, of=rank):
+    """Samples of one rank, or of all of them."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(10 * step + of))
 
 
 def reduced(tensors):
@@ -40,6 +40,10 @@ def reduced(tensors):
     for one in tensors:
         dist.all_reduce(one)
         one.div_(ranks)
+
+
+def reduce_gradients(module):
+    reduced(one.grad for one in module.parameters())
 
 
 def copied(model, x):
@@ -53,22 +57,41 @@ def near_one(model, x):
     return functional.mse_loss(y, gathered(y) if WAY == "gathered" else torch.ones_like(y))
 
 
+def towards(teacher, factor=1.0):
+    """The loss of a model that is to say what another one says, and one more."""
+
+    def loss_of(model, x):
+        with torch.no_grad():
+            goal = teacher(x)
+        return factor * functional.mse_loss(model(x), goal + 1)
+
+    return loss_of
+
+
 def trained(
-    module, loss_of=near_one, rule=torch.optim.SGD, after_backward=None, before_loss=None,
-    find_unused=False, updates=4,
+    module, loss_of=near_one, rule=torch.optim.SGD, wrap=DistributedDataParallel,
+    batch_of=lambda step: drawn(step, 8, WIDTH), before_loss=None, after_backward=None,
+    after_step=None, num_steps=4,
 ):  # fmt: skip
     """A loop of the usual kind, into which a way puts one thing of its own."""
-    model = DistributedDataParallel(module, find_unused_parameters=find_unused)
+    model = wrap(module)
     optimizer = rule(model.parameters(), lr=0.1 if rule is torch.optim.SGD else 1e-3)
-    for step in range(updates):
+    for step in range(num_steps):
         if before_loss:
             before_loss(step, module)
-        x = drawn(step, 8, WIDTH)
+        x = batch_of(step)
         optimizer.zero_grad()
         loss_of(model, x).backward()
         if after_backward:
             after_backward(module)
         optimizer.step()
+        if after_step:
+            after_step(step, module)
+
+
+def bare(module):
+    """In the place of DDP: what a script reduces itself."""
+    return module
 
 
 def adversarial():
@@ -91,27 +114,15 @@ def adversarial():
         makers.step()
 
 
-def distilled():
-    """A student learns from a frozen teacher."""
-    teacher = mlp().eval()
-
-    def loss_of(student, x):
-        with torch.no_grad():
-            goal = teacher(x)
-        return 0.5 * functional.mse_loss(student(x), goal)
-
-    trained(mlp(), loss_of, torch.optim.AdamW)
-
-
 def two_parts():
     """An encoder and a head, called one after the other, with an optimizer each."""
     parts = [DistributedDataParallel(mlp()), DistributedDataParallel(nn.Linear(WIDTH, 5))]
     optimizers = [torch.optim.AdamW(one.parameters()) for one in parts]
     for step in range(3):
-        y = torch.randint(0, 5, (8,), generator=torch.Generator().manual_seed(step + 7 * rank))
+        x = drawn(step, 8, WIDTH)
         for one in optimizers:
             one.zero_grad()
-        functional.cross_entropy(parts[1](parts[0](drawn(step, 8, WIDTH))), y).backward()
+        functional.cross_entropy(parts[1](parts[0](x)), x[:, :5].argmax(1)).backward()
         for one in optimizers:
             one.step()
 
@@ -156,32 +167,17 @@ def columns():
     """Tensor parallelism by hand; on 4 ranks, with data parallelism by hand."""
     pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])] if ranks == 4 else [None]
     same = [dist.new_group([0, 2]), dist.new_group([1, 3])] if ranks == 4 else []
-    model = Columns(pairs[rank // 2])
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(3):
-        batch = torch.Generator().manual_seed(10 * step + rank // 2)
-        x = torch.randn(4, 6, WIDTH, generator=batch)
-        optimizer.zero_grad()
-        copied(model, x).backward()
-        for one in model.parameters() if same else ():
+
+    def average(module):
+        for one in module.parameters() if same else ():
             dist.all_reduce(one.grad, group=same[rank % 2])
             one.grad /= 2
-        optimizer.step()
 
+    def batch_of(step):
+        return drawn(step, 4, 6, WIDTH, of=rank // 2)
 
-def experts_wrong():
-    """Experts that receive the tokens of all ranks; nobody divides their gradients."""
-    dense, experts = nn.Linear(WIDTH, WIDTH), [nn.Linear(WIDTH, WIDTH) for _ in range(ranks)]
-    own = experts[rank]
-    optimizer = torch.optim.SGD([*dense.parameters(), *own.parameters()], lr=0.1)
-    for step in range(3):
-        optimizer.zero_grad()
-        x = dense(drawn(step, 8, WIDTH)).reshape(-1, ranks, WIDTH).transpose(0, 1).contiguous()
-        got = all_to_all_single_autograd(x, None, None, dist.group.WORLD)
-        back = all_to_all_single_autograd(own(got), None, None, dist.group.WORLD)
-        back.square().mean().backward()
-        reduced(one.grad for one in dense.parameters())
-        optimizer.step()
+    model = Columns(pairs[rank // 2])
+    trained(model, copied, wrap=bare, batch_of=batch_of, after_backward=average)
 
 
 def stages_by_hand():
@@ -190,7 +186,7 @@ def stages_by_hand():
     layer = mlp()
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
     for step in range(3):
-        x = torch.randn(8, WIDTH, generator=torch.Generator().manual_seed(step))
+        x = drawn(step, 8, WIDTH, of=0)
         optimizer.zero_grad()
         if rank == 0:
             y = layer(x)
@@ -218,15 +214,12 @@ def penalty():
 
 def local_updates(period, rule=torch.optim.SGD):
     """Parameters are averaged after some of the steps, instead of gradients."""
-    model = mlp()
-    optimizer = rule(model.parameters(), lr=0.1)
-    for step in range(4):
-        x = drawn(step, 8, WIDTH)
-        optimizer.zero_grad()
-        copied(model, x).backward()
-        optimizer.step()
+
+    def average(step, module):
         if (step + 1) % period == 0:
-            reduced(one.data for one in model.parameters())
+            reduced(one.data for one in module.parameters())
+
+    trained(mlp(), copied, rule, wrap=bare, after_step=average)
 
 
 def without_optimizer():
@@ -243,58 +236,51 @@ def without_optimizer():
 
 def weighted_by_hand():
     """Unequal parts of a batch, weighted before a sum over ranks."""
-    model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     counts = [3 + one for one in range(ranks)]
-    for step in range(3):
-        x = drawn(step, counts[rank], WIDTH)
-        optimizer.zero_grad()
-        copied(model, x).backward()
-        for one in model.parameters():
+
+    def add(module):
+        for one in module.parameters():
             one.grad *= counts[rank] / sum(counts)
             dist.all_reduce(one.grad)
-        optimizer.step()
+
+    def batch_of(step):
+        return drawn(step, counts[rank], WIDTH)
+
+    trained(mlp(), copied, wrap=bare, batch_of=batch_of, after_backward=add)
 
 
 def by_hand(per_rank):
     """A cross-entropy by hand over unequal numbers of tokens."""
-    model = DistributedDataParallel(mlp(9))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(3):
-        source = torch.Generator().manual_seed(10 * step + rank)
-        x, y = drawn(step, 8, WIDTH), torch.randint(9, (8,), generator=source)
+
+    def loss_of(model, x):
         mask = (torch.arange(8) < 3 + 4 * rank).float()
         count = mask.sum()
         if not per_rank:
             dist.all_reduce(count)
             count /= ranks
-        optimizer.zero_grad()
-        picked = model(x).log_softmax(-1)[torch.arange(8), y]
-        (-(picked * mask).sum() / count).backward()
-        optimizer.step()
+        picked = model(x).log_softmax(-1)[torch.arange(8), x[:, :9].argmax(1)]
+        return -(picked * mask).sum() / count
+
+    trained(mlp(9), loss_of)
 
 
 def spectral():
     """A module that keeps state of its own from pass to pass."""
     layer = nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH))
-    trained(nn.Sequential(layer, nn.Tanh()), copied, updates=3)
+    trained(nn.Sequential(layer, nn.Tanh()), copied, num_steps=3)
 
 
 def averaged_copy():
     """A copy that follows the model, and is asked for targets."""
-    model = DistributedDataParallel(mlp())
-    average = copy.deepcopy(model.module)
-    optimizer = torch.optim.AdamW(model.parameters())
-    for step in range(3):
-        x = drawn(step, 8, WIDTH)
-        optimizer.zero_grad()
-        with torch.no_grad():
-            goal = average(x)
-        functional.smooth_l1_loss(model(x), goal + 1).backward()
-        optimizer.step()
-        for old, new in zip(average.parameters(), model.parameters(), strict=True):
+    module = mlp()
+    average = copy.deepcopy(module)
+
+    def follow(_, module):
+        for old, new in zip(average.parameters(), module.parameters(), strict=True):
             if WAY != "averaged_on_one" or rank == 0:
                 old.data.lerp_(new.data, 0.1)
+
+    trained(module, towards(average), torch.optim.AdamW, after_step=follow)
 
 
 def skipped():
@@ -327,65 +313,34 @@ def projected():
     module = Projected()
     for one in module.parameters():
         dist.broadcast(one.data, 0)
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-    for step in range(3):
-        optimizer.zero_grad()
-        functional.mse_loss(module(drawn(step, 8, WIDTH)), torch.ones(8, 4)).backward()
-        reduced(one.grad for one in module.parameters())
-        optimizer.step()
-
-
-def twice():
-    """Two workers read one stream, so each batch comes twice."""
-    model = DistributedDataParallel(mlp())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(3):
-        x = drawn(step // 2, 8, WIDTH)
-        optimizer.zero_grad()
-        copied(model, x).backward()
-        optimizer.step()
+    trained(module, wrap=bare, after_backward=reduce_gradients)
 
 
 def columns_beside(is_seeded):
     """Tensor parallelism of two layers; what stays plain is drawn with each rank's own seed."""
     torch.manual_seed(rank if is_seeded else 0)
     model = mlp()
+    whole_outputs = ColwiseParallel(output_layouts=Replicate())
     mesh = init_device_mesh("cpu", (ranks,))
-    plan = {
-        "0": ColwiseParallel(output_layouts=Replicate()),
-        "3": ColwiseParallel(output_layouts=Replicate()),
-    }
-    parallelize_module(model, mesh, plan)
+    parallelize_module(model, mesh, {"0": whole_outputs, "3": whole_outputs})
     model.insert(0, nn.Linear(WIDTH, WIDTH))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(3):
-        x = torch.randn(8, WIDTH, generator=torch.Generator().manual_seed(step))
-        optimizer.zero_grad()
-        copied(model, x).backward()
-        optimizer.step()
+    trained(model, copied, wrap=bare, batch_of=lambda step: drawn(step, 8, WIDTH, of=0))
 
 
 def target_wrong():
     """A target that is copied before DDP sends the parameters of rank 0."""
     torch.manual_seed(rank)
     module = mlp()
-    target = copy.deepcopy(module)
-
-    def loss_of(model, x):
-        with torch.no_grad():
-            goal = target(x)
-        return functional.mse_loss(model(x), goal + 1)
-
-    trained(module, loss_of)
+    trained(module, towards(copy.deepcopy(module)))
 
 
-def contrasted(gather):
-    """Two views of a sample are told from those of the samples of all ranks."""
+def contrasted_wrong():
+    """Two views of a sample are told from others' samples, to which no gradient goes."""
 
     def loss_of(model, x):
         first, second = model(torch.cat([x, x + 0.1])).chunk(2)
         labels = rank * 8 + torch.arange(8)
-        return functional.cross_entropy(first @ torch.cat(gather(second)).T, labels)
+        return functional.cross_entropy(first @ torch.cat(without_gradient(second)).T, labels)
 
     trained(mlp(), loss_of)
 
@@ -419,21 +374,6 @@ class Halves(nn.Module):
     def forward(self, x):
         half, other = self.first(x).chunk(2, -1)
         return Outputs(self.second(half.tanh()) + other * dist.get_world_size(), half)
-
-
-def hidden():
-    """Outputs that raise where anybody else reads them."""
-    trained(Halves())
-
-
-def halves():
-    """The same outputs, readable."""
-    trained(Halves())
-
-
-def mean_by_hand():
-    """A loss that no function of torch computes."""
-    trained(mlp(), lambda model, x: (model(x) - 1).square().mean())
 
 
 def gathered(y):
@@ -471,7 +411,10 @@ def hooked():
     """A hook that scales a gradient, a bias without a gradient, a part that is frozen at first."""
     module = nn.Sequential(nn.Linear(WIDTH, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4))
     module[3].weight.register_hook(lambda gradient: gradient * 0.1)
-    trained(module, find_unused=True, before_loss=lambda step, one: one[0].requires_grad_(step > 0))
+    trained(
+        module, wrap=partial(DistributedDataParallel, find_unused_parameters=True),
+        before_loss=lambda step, one: one[0].requires_grad_(step > 0),
+    )  # fmt: skip
 
 
 class Adapted(nn.Module):
@@ -495,21 +438,20 @@ def zero_norm():
 
 def retained():
     """Two losses of one forward pass, each with a backward pass of its own."""
-    model = mlp(6)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(3):
-        source = torch.Generator().manual_seed(10 * step + rank)
-        y = torch.randint(3, (8,), generator=source)
-        optimizer.zero_grad()
-        first, second = model(drawn(step, 8, WIDTH)).chunk(2, -1)
-        functional.cross_entropy(first, y).backward(retain_graph=True)
-        functional.cross_entropy(second, y).backward()
-        reduced(one.grad for one in model.parameters())
-        optimizer.step()
+
+    def second_loss(model, x):
+        first, second = model(x).chunk(2, -1)
+        functional.cross_entropy(first, x[:, :3].argmax(1)).backward(retain_graph=True)
+        return functional.cross_entropy(second, x[:, :3].argmax(1))
+
+    trained(mlp(6), second_loss, wrap=bare, after_backward=reduce_gradients)
 
 
 class Queued(nn.Module):
-    """Outputs are compared with those of the update before, which a buffer keeps."""
+    """Outputs are compared with those of the update before, which a buffer keeps.
+
+    DDP sends the queue of rank 0 over those of others, whose samples no rank sees then.
+    """
 
     def __init__(self):
         super().__init__()
@@ -523,13 +465,8 @@ class Queued(nn.Module):
         return told
 
 
-def queued():
-    """DDP sends the queue of rank 0 over those of others, whose samples no rank sees then."""
-    trained(Queued())
-
-
 class Patched(nn.Module):
-    """Its `forward` was replaced by a function that calls the original one."""
+    """Its `forward` was replaced, as trainers do, by a function that calls the original one."""
 
     def __init__(self):
         super().__init__()
@@ -545,11 +482,6 @@ class Patched(nn.Module):
         return self.layer(x)
 
 
-def patched():
-    """A replaced method, as trainers put one in the place of a model's own."""
-    trained(Patched())
-
-
 def alike():
     """The samples of each rank are told from each other, outside of the module."""
 
@@ -558,11 +490,6 @@ def alike():
         return functional.cross_entropy(y @ y.T / 0.1, torch.arange(8))
 
     trained(mlp(), loss_of)
-
-
-def rooted():
-    """The root of a mean, of which each rank takes that of its own samples."""
-    trained(mlp(), lambda model, x: copied(model, x).sqrt())
 
 
 def not_finite():
@@ -598,8 +525,6 @@ WAYS = {
     "tokens": lambda: by_hand(per_rank=False),
     "means_wrong": lambda: by_hand(per_rank=True),
     "gathered": lambda: trained(mlp()),
-    "contrasted": lambda: contrasted(all_gather),
-    "contrasted_wrong": lambda: contrasted(without_gradient),
     "halved": lambda: trained(mlp(), after_backward=scaled_by(lambda _: 1 / ranks)),
     "tenth": lambda: trained(mlp(), after_backward=scaled_by(lambda _: 0.1)),
     "twice_counted": lambda: trained(mlp(), after_backward=clip_twice_counted),
@@ -608,6 +533,14 @@ WAYS = {
     "beside": lambda: columns_beside(is_seeded=False),
     "averaged_on_one": averaged_copy,
     "compiled_wrong": lambda: compiled(factor=ranks),
+    "distilled": lambda: trained(mlp(), towards(mlp().eval(), 0.5), torch.optim.AdamW),
+    "mean_by_hand": lambda: trained(mlp(), lambda model, x: (model(x) - 1).square().mean()),
+    "twice": lambda: trained(mlp(), copied, batch_of=lambda step: drawn(step // 2, 8, WIDTH)),
+    "rooted": lambda: trained(mlp(), lambda model, x: copied(model, x).sqrt()),
+    "hidden": lambda: trained(Halves()),  # outputs that raise where anybody else reads them
+    "halves": lambda: trained(Halves()),
+    "queued": lambda: trained(Queued()),
+    "patched": lambda: trained(Patched()),
     "late": lambda: trained(mlp(), before_loss=late_change),
 }
 WAYS.get(WAY, globals().get(WAY))()

@@ -1,11 +1,14 @@
-"""The Nu HTML checker over the files of pages: what it calls an error in our own markup."""
+"""ESLint over our scripts, and the Nu HTML checker over the files of pages."""
 
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.audit.tools import output, package
+from tests.conftest import ROOT
 
+CONFIG = Path(__file__).with_name("eslint.config.mjs")
+SCRIPTS = "generator/website/assets/*.js"
 JAR = "build/dist/vnu.jar"
 OPTIONS = ("--errors-only", "--format", "json", "--exit-zero-always")
 # Markup of the theme that no template of ours writes: what it says, and what stands in the page.
@@ -15,8 +18,22 @@ OF_THE_THEME = (
 )
 
 
-def problems(site: Path, pages: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """Each error: the page's name, and what is wrong where."""
+def eslint() -> Iterator[tuple[str, str]]:
+    """Names that are undefined, shadowed or unused, and loose comparisons: the script, and where.
+
+    Raises:
+        ToolError: ESLint could not run.
+    """
+    program = package("eslint") / "bin" / "eslint.js"
+    words = (program, "--config", CONFIG, "--format", "json", SCRIPTS)
+    for script in json.loads(output("node", *words, most=1, cwd=ROOT)):
+        name = Path(script["filePath"]).relative_to(ROOT).as_posix()
+        for found in script["messages"]:
+            yield name, f"line {found['line']}: {found['message']} ({found['ruleId']})"
+
+
+def vnu(site: Path, pages: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    """Each error in our own markup: the page's name, and what is wrong where."""
     text = output("java", "-Xss4m", "-jar", package("vnu-jar") / JAR, *OPTIONS, *pages)
     for found in json.loads(text)["messages"]:
         extract = found.get("extract", "")
