@@ -2,22 +2,27 @@
 
 from proofbook.runners.labs.benches import (
     accum_nosync,
+    chunked_pair,
     clipped_stages,
     dealt_sentences,
     fsdp_unit,
     mean,
+    norms_by_tokens,
     recompute,
     ring,
+    seeds_by_axis,
     slow_head,
     stuck_save,
     tensor_mlp,
     tokens,
+    vocabulary_loss,
     zero1,
 )
 from proofbook.runners.labs.grading import Bench
 
 _MODULES: tuple[Bench, ...] = (
     mean, ring, tokens, zero1, fsdp_unit, tensor_mlp, recompute, accum_nosync, dealt_sentences,
-    stuck_save, clipped_stages, slow_head,
+    stuck_save, clipped_stages, slow_head, vocabulary_loss, chunked_pair, norms_by_tokens,
+    seeds_by_axis,
 )  # fmt: skip
 BENCHES = {bench.__name__.rpartition(".")[2]: bench for bench in _MODULES}
