@@ -109,7 +109,7 @@ class Settings(RunSettings):
         return self.pair_milliseconds / 1000
 
     @closed_form
-    def activation_bytes(self) -> int:
+    def hidden_state_bytes(self) -> int:
         """Bytes of all tokens' activations at a border of a pair."""
         return FLOAT_BYTES * self.num_tokens * self.width
 
@@ -120,7 +120,7 @@ class Settings(RunSettings):
 
     def closed_forms(self) -> dict[str, Setting]:
         """By name: those of the base class, and seconds of a step's sums or gathers on the link."""
-        reduced = ring_bytes(self.activation_bytes, self.world_size)
+        reduced = ring_bytes(self.hidden_state_bytes, self.world_size)
         sends = 2 * reduced if self.strategy == "pairs" else reduced / 2
         seconds = float(self.num_pairs * sends / (self.link_bits_per_second / 8))
         return {**super().closed_forms(), "sending_seconds": seconds}

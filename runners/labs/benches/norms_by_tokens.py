@@ -42,7 +42,10 @@ def _weights(case: LabCase, dtype: torch.dtype) -> dict[str, Tensor]:
 def _batches(case: LabCase, dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
     shape = case.settings["tokens"], case.settings["width"]
     return [
-        (normal(shape, case.generator(1, step), dtype), normal(shape, case.generator(2, step), dtype))
+        (
+            normal(shape, case.generator(1, step), dtype),
+            normal(shape, case.generator(2, step), dtype),
+        )
         for step in range(case.settings["steps"])
     ]
 

@@ -39,9 +39,7 @@ def groups() -> tuple[Any, Any]:
     num_data = size // NUM_TENSOR_RANKS
     starts = range(0, size, NUM_TENSOR_RANKS)
     tensor = [dist.new_group([*range(at, at + NUM_TENSOR_RANKS)]) for at in starts]
-    data = [
-        dist.new_group([*range(at, size, NUM_TENSOR_RANKS)]) for at in range(NUM_TENSOR_RANKS)
-    ]
+    data = [dist.new_group([*range(at, size, NUM_TENSOR_RANKS)]) for at in range(NUM_TENSOR_RANKS)]
     return tensor[rank // NUM_TENSOR_RANKS % num_data], data[rank % NUM_TENSOR_RANKS]
 
 
@@ -51,7 +49,7 @@ def train(
     learning_rate: float,
     mask: Callable[..., Tensor],
 ) -> tuple[dict[str, Tensor], list[float]]:
-    """Train on the samples of the rank's pair; return its weights, and the losses of all samples."""
+    """Train on the samples of the rank's pair; return weights, and losses of all samples."""
     rank, size = dist.get_rank(), dist.get_world_size()
     data_rank, tensor_rank = divmod(rank, NUM_TENSOR_RANKS)
     num_data = size // NUM_TENSOR_RANKS

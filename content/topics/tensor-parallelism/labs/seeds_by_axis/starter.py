@@ -42,9 +42,7 @@ def groups() -> tuple[Any, Any]:
     num_data = size // NUM_TENSOR_RANKS
     starts = range(0, size, NUM_TENSOR_RANKS)
     tensor = [dist.new_group([*range(at, at + NUM_TENSOR_RANKS)]) for at in starts]
-    data = [
-        dist.new_group([*range(at, size, NUM_TENSOR_RANKS)]) for at in range(NUM_TENSOR_RANKS)
-    ]
+    data = [dist.new_group([*range(at, size, NUM_TENSOR_RANKS)]) for at in range(NUM_TENSOR_RANKS)]
     return tensor[rank // NUM_TENSOR_RANKS % num_data], data[rank % NUM_TENSOR_RANKS]
 
 
