@@ -161,6 +161,8 @@ class BuildStep(Backed):
     """what runs showed of it."""
     table: LessonTable | None = None
     """its values, after the result."""
+    program: ExplainedProgram | None = None
+    """what the result rests on, whole."""
     insight: Prose | None = None
     """the sentence to keep, set off from the rest."""
 

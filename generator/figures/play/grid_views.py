@@ -170,7 +170,8 @@ def _cell(
         return Cell(f"{tokens // ranks} × {width}", is_whole=False, came=came)
     if name == "heads":
         each = sizes["num_heads"] // ranks
-        own = ", ".join(str(rank * each + n) for n in range(each))
+        first, last = rank * each, (rank + 1) * each - 1
+        own = f"{first}–{last}" if each > 1 else f"{first}"
         return Cell(words["own_heads"].format(heads=own), is_whole=False)
     features = {"qkv": 3 * width, "up": sizes["hidden"]}[name]
     return Cell(f"{tokens} × {features // ranks}", is_whole=False)

@@ -89,6 +89,8 @@ def _step(step: BuildStep, draft: Draft) -> Parts:
         result += draft.table(step.table, draft.line(step.table.first_column or "What"))
     if step.insight:
         result.append(draft.insight(step.insight))
+    if step.program:
+        result += draft.explained(step.program)
     result += draft.backing(step.claims, step.sources)
     yield draft.waiting(step.commit, what, result)
 
