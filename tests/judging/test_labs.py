@@ -154,6 +154,18 @@ WORDS = {
         "neighbours": "min(2, n - 1)",
         "bytes of the activations": "4 * microbatches * samples * width",
     },
+    "vocabulary_loss": {"tokens": "tokens"},
+    "chunked_pair": {"bytes of a rank's tokens": "4 * tokens / n * width"},
+    "norms_by_tokens": {
+        "steps": "steps",
+        "bytes of the activations": "4 * tokens * width",
+        "bytes of the scale": "4 * width",
+    },
+    "seeds_by_axis": {
+        "steps": "steps",
+        "bytes of its activations": "4 * samples / (n / 2) * width",
+        "bytes of its gradients": "4 * width * (width + hidden)",
+    },
     "slow_head": {
         "steps": "steps",
         "bytes of the activations": "4 * samples * width",

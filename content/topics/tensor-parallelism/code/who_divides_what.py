@@ -232,14 +232,16 @@ def main():
                 error = distance(gradients, true, DIVIDED[axis])
                 if rule == "norm":
                     error = (square.sqrt() - true_norm).abs() / true_norm
-                elif rule == "dropout":  # the share of values that both ranks treat alike
-                    error = (mask == reduced(mask) - mask).double().mean()
                 report[f"{axis}_{rule}_{state}"] = error.item()
-                if rule != "dropout":
+                if rule == "dropout":  # how many per cent of the places both ranks treat alike
+                    alike = (mask == reduced(mask) - mask).double().mean().item()
+                    report[f"{axis}_{rule}_{state}"] = round(100 * alike)
+                else:
                     errors[state].append(error.item())
             if dist.get_rank() == 0:
                 kept, broken = (report[f"{axis}_{rule}_{state}"] for state in ("kept", "broken"))
-                print(f"{axis:>8} {rule:>9}  kept {kept:.1e}  broken {broken:.1e}")
+                unit = "% alike" if rule == "dropout" else ""
+                print(f"{axis:>8} {rule:>9}  kept {kept:.2g}{unit}, broken {broken:.2g}{unit}")
     report |= {"largest_kept": max(errors["kept"]), "smallest_broken": min(errors["broken"])}
     dist.barrier()
     time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
