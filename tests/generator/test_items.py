@@ -232,6 +232,10 @@ ANSWERS = {
     "sd-zero1-stored": lambda model, ranks: model + model + model + 2 * (model / ranks),
     "sd-sent-in-rings": lambda layer, layers, ranks: sum(
         layer / ranks * (ranks - 1) * (3 if at + 1 < layers else 2) for at in range(layers)),
+    "tl-learn-bytes": lambda activation, blocks, _: sum([activation] * (2 + 2) * blocks),
+    "tl-trace-passed": lambda ranks, activation: sum([activation / ranks] * 4),
+    "tl-draw-sent": lambda ranks, activation: sum([activation / ranks] * (ranks - 1) * 2 * 4),
+    "tl-draw-stored": lambda ranks, split, whole: sum([split / ranks, whole]),
     "sd-gather-calls": lambda layers: len([*range(layers), *range(layers)]),
 }
 # fmt: on
