@@ -1,4 +1,4 @@
-"""One product divided over two ranks: by columns, then by rows, then added up.
+"""Two products divided over two ranks: by columns, then by rows, then added up.
 
 torchrun --nproc-per-node 2 tensor_smallest.py
 """
