@@ -24,6 +24,8 @@ BEFORE = {
     "communication-and-time": 7887, "ddp": 9841, "large-models": 13592, "multi-gpu": 8686,
     "pipeline-parallelism": 8455, "sharding": 10273,
 }  # fmt: skip
+# Topics that were written after that, and the most that they may tell.
+SINCE = {"tensor-parallelism": 7500}
 APART = ("index", "lab", "recall", "summary")
 NUM_WORDS_IN_A_SENTENCE = 25
 
@@ -61,8 +63,9 @@ def test_a_topic_says_a_quarter_less_than_it_did(seen):
     told = Counter()
     for topic, mode, _, one in _lessons(seen):
         told[topic] += one["words"]["told"] * (mode not in APART)
-    assert {topic: num for topic, num in told.items() if num > 0.75 * BEFORE[topic]} == {}
-    assert told.keys() == BEFORE.keys()
+    most = {topic: 0.75 * num for topic, num in BEFORE.items()} | SINCE
+    assert {topic: num for topic, num in told.items() if num > most[topic]} == {}
+    assert told.keys() == most.keys()
 
 
 def test_pages_sections_and_figures_open_with_a_sentence_to_keep(seen):
