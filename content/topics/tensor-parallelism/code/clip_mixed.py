@@ -7,6 +7,7 @@ torchrun --nproc-per-node 2 clip_mixed.py
 """
 
 import time
+from collections import defaultdict
 
 import torch
 import torch.distributed as dist
@@ -33,14 +34,19 @@ def build(mesh=None):
     return list(model.parameters())
 
 
+def whole(norm):
+    """The norm of DTensors is partial; that of plain gradients is the same on every rank."""
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+
 def clip_in_groups(parameters):
-    """Clip by the norm of all gradients: those of a kind together, then the two norms."""
-    divided = [p for p in parameters if isinstance(p.grad, DTensor)]
-    plain = [p for p in parameters if not isinstance(p.grad, DTensor)]
-    of_divided = get_total_norm([p.grad for p in divided]).full_tensor()
-    of_plain = get_total_norm([p.grad for p in plain])  # every rank has the same
-    norm = torch.hypot(of_divided, of_plain)
-    for group in divided, plain:
+    """Clip by the norm of all gradients: first those that are divided over the same ranks."""
+    groups = defaultdict(list)
+    for parameter in parameters:
+        groups[getattr(parameter.grad, "device_mesh", None)].append(parameter)
+    norms = [whole(get_total_norm([p.grad for p in group])) for group in groups.values()]
+    norm = torch.stack(norms).norm()
+    for group in groups.values():
         clip_grads_with_norm_(group, LARGEST_NORM, norm)
     return norm
 

@@ -66,6 +66,7 @@ def main():
         "whole": {"is_divided": False},
         "both": {},
         "without_input_sum": {"before": (False, False)},
+        "without_output_sum": {"after": (False, False)},
         "sum_in_backward_too": {"after": (True, True)},
     }
     report = {}
