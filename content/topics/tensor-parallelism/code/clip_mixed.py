@@ -40,9 +40,9 @@ def whole(norm):
 
 
 def clip_in_groups(parameters):
-    """Clip by the norm of all gradients: first those that are divided over the same ranks."""
+    """Clip by the norm of all gradients: first of those on one mesh."""
     groups = defaultdict(list)
-    for parameter in parameters:
+    for parameter in filter(lambda one: one.grad is not None, parameters):
         groups[getattr(parameter.grad, "device_mesh", None)].append(parameter)
     norms = [whole(get_total_norm([p.grad for p in group])) for group in groups.values()]
     norm = torch.stack(norms).norm()
