@@ -273,7 +273,7 @@ def test_each_reported_failure_says_its_cause_its_fix_and_where_it_was_reported(
         assert re.search(r"\]\(https://|dmesg", said), title
 
 
-# That readers may have kept: the pages and anchors of the site on 29 November 2026, before its last topic.
+# That readers may have kept: the pages and anchors of the site before its last topic.
 ADDRESSES = json.loads((ROOT / "tests" / "site" / "addresses.json").read_text(encoding="utf-8"))
 
 
