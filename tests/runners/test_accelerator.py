@@ -305,3 +305,11 @@ def test_collectives_are_found_by_the_names_that_profilers_record():
     for called, name in (("all_to_allv", "all_to_all"), ("gather", "gather"), ("", "send")):
         metadata = f'"stream": 20, "Collective name": "{called}", "Group size": 4'
         assert collective_of(SENDS, lambda said=metadata: said) == name
+
+
+def test_a_process_that_ends_while_its_threads_are_listed_has_none(monkeypatch):
+    def vanished(*_):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "glob", vanished)
+    assert processes.threads(2**22 + 1) == {}

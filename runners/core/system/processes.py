@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,11 +46,12 @@ class Thread(NamedTuple):
 def threads(pid: int) -> dict[int, Thread]:
     """By id: each `Thread` of a process; without /proc none, but for this process a stand-in."""
     listed = {}
-    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
-        if stat := _stat(path):
-            name, fields = stat
-            ticks = int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])
-            listed[int(path.parent.name)] = Thread(name, fields[_STATE], ticks)
+    with suppress(OSError):  # where the process ends while its threads are listed
+        for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+            if stat := _stat(path):
+                name, fields = stat
+                ticks = int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])
+                listed[int(path.parent.name)] = Thread(name, fields[_STATE], ticks)
     if not listed and pid == os.getpid():
         return {0: Thread("", "S", int(time.process_time() * TICKS_PER_SECOND))}
     return listed
