@@ -241,7 +241,7 @@ def main():
             if dist.get_rank() == 0:
                 kept, broken = (report[f"{axis}_{rule}_{state}"] for state in ("kept", "broken"))
                 unit = "% alike" if rule == "dropout" else ""
-                print(f"{axis:>8} {rule:>9}  kept {kept:.2g}{unit}, broken {broken:.2g}{unit}")
+                print(f"{axis:>8} {rule:>9}  kept {kept:.3g}{unit}, broken {broken:.3g}{unit}")
     report |= {"largest_kept": max(errors["kept"]), "smallest_broken": min(errors["broken"])}
     dist.barrier()
     time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
