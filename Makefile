@@ -7,7 +7,7 @@ PY := .venv/bin/python
 NAMES ?=
 FULL ?=
 ARGS ?=
-WORKERS ?= 4
+WORKERS ?= 3
 SITE_URL ?=
 
 # Material announces its end of life at each build; generator/README.md says what follows for us.
