@@ -28,5 +28,6 @@ if rank == 0:
         print(f"rank {other}: hidden features {results['hidden']}, partial sum {results['part']}")
     print(f"sum over the ranks: {y[0].tolist()}")
     print(f"one process:        {whole[0].tolist()}")
-report = [{"difference": (y - whole).abs().max().item()}]
+apart = (y - whole).abs().max().item()
+report = [{"difference": apart, "part": part[0, 0].item(), "sum": y[0, 0].item()}]
 dist.destroy_process_group()

@@ -11,14 +11,14 @@ from torch.nn.functional import gelu, layer_norm, mse_loss
 def gathered(part: Tensor) -> Tensor:
     """The tokens of all ranks."""
     whole = part.new_empty(dist.get_world_size() * len(part), part.shape[1])
-    dist.all_gather_into_tensor(whole, part.contiguous())
+    dist.all_gather_single(whole, part.contiguous())
     return whole
 
 
 def scattered(partial: Tensor) -> Tensor:
     """The rank's tokens of the sum over all ranks."""
     own = partial.new_empty(len(partial) // dist.get_world_size(), partial.shape[1])
-    dist.reduce_scatter_tensor(own, partial.contiguous())
+    dist.reduce_scatter_single(own, partial.contiguous())
     return own
 
 
