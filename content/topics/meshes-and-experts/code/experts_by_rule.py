@@ -16,7 +16,7 @@ from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.nn.functional import cross_entropy
 
 SAMPLES, TOKENS, WIDTH, HIDDEN, VOCABULARY = 8, 16, 8, 16, 16
-NUM_EXPERTS, NUM_CHOSEN, BALANCE, STEPS = 8, 2, 0.1, 5
+NUM_EXPERTS, NUM_CHOSEN, BALANCE = 8, 2, 1.0
 PADDING = -100  # the label of a token that does not count
 EXPERTS = ("up", "down", "bias")
 # The dimension along which ranks divide a weight; each rank has the other weights whole.
@@ -241,6 +241,11 @@ def main():
                     report[f"{axis}_{rule}_{state}"] = round(100 * alike)
                 else:
                     errors[state].append(error.item())
+                if (axis, rule, state) == ("expert", "gradients", "broken"):
+                    own_true = {name: own(true[name]) for name in EXPERTS}
+                    own_gradients = {name: gradients[name] for name in EXPERTS}
+                    ratio = (square_of(own_gradients) / square_of(own_true)).sqrt()
+                    report["times_too_large"] = ratio.item()
             if dist.get_rank() == 0:
                 kept, broken = (report[f"{axis}_{rule}_{state}"] for state in ("kept", "broken"))
                 unit = "% alike" if rule == "dropout" else ""
