@@ -230,6 +230,11 @@ class Settings(RunSettings):
         """Bytes of the weights of all experts."""
         return FLOAT_BYTES * 2 * self.num_experts * self.width * self.hidden
 
+    @closed_form
+    def kept_row_bytes(self) -> int:
+        """Bytes that an expert keeps of a row for backward: it, and its hidden features."""
+        return FLOAT_BYTES * (self.width + self.hidden)
+
     def closed_forms(self) -> dict[str, Setting]:
         """By name: those of the base class, rows on the busiest rank, tokens that send as much."""
         skewed = self.num_skewed_tokens

@@ -41,7 +41,7 @@ def train(way):
         loss = (outputs - targets).square().mean()
         counts = chosen.flatten().bincount(minlength=NUM_EXPERTS)
         balance = NUM_EXPERTS * (counts / counts.sum() * scores.mean(0)).sum()
-        (loss + (LOSS_WEIGHT * balance if way == "loss" else 0)).backward()
+        (loss + (LOSS_WEIGHT * balance if way == "auxiliary" else 0)).backward()
         optimizer.step()
         optimizer.zero_grad()
         if way == "bias":  # a little more for experts below the mean, a little less above it
@@ -53,9 +53,9 @@ def train(way):
 
 
 report = {}
-for way in ("none", "loss", "bias"):
+for way in ("none", "auxiliary", "bias"):
     report[f"{way}_loss"], report[f"{way}_busiest"] = train(way)
     loss, busiest = report[f"{way}_loss"], report[f"{way}_busiest"]
-    print(f"balance by {way:>4}: loss {loss:.3f}, busiest expert {busiest:.2f} × an even share")
+    print(f"balance by {way:>9}: loss {loss:.3f}, busiest expert {busiest:.2f} × an even share")
 report = [report]
 dist.destroy_process_group()

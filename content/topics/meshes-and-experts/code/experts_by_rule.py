@@ -233,7 +233,7 @@ def main():
                 if rule == "norm":
                     error = (square.sqrt() - true_norm).abs() / true_norm
                 report[f"{axis}_{rule}_{state}"] = error.item()
-                report[f"{axis}_{rule}_{state}_loss"] = abs(loss - true_loss)
+                report[f"{axis}_{rule}_{state}_of_value"] = abs(loss - true_loss)
                 if rule == "dropout":  # how many per cent of the places ranks 0 and 1 treat alike
                     masks = [torch.empty_like(mask) for _ in range(dist.get_world_size())]
                     dist.all_gather(masks, mask)
