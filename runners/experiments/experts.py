@@ -9,6 +9,7 @@ router chooses the experts, or the place of a token does, as benchmarks of throu
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed._functional_collectives import all_to_all_single_autograd
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
@@ -28,8 +30,9 @@ from proofbook.runners.core.declared.settings import (
     Settled,
     closed_form,
 )
+from proofbook.runners.core.meters.collectives import AxisMeter
 from proofbook.runners.core.meters.memory import local
-from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.core.ranks.rank import NUM_METERED_STEPS, Rank
 from proofbook.runners.core.trace.schema import Setting
 
 
@@ -149,9 +152,12 @@ def _train(rank: Rank[Settings], model: Mixture, whole: Mixture | None) -> None:
     oracle = torch.optim.SGD(whole.parameters(), lr=settings.learning_rate) if whole else None
     rank.watch(model, optimizer)
     losses, margins = [], []
-    for _ in rank.steps(settings.num_steps):
-        loss = (model(tokens) - targets).square().mean()
-        loss.backward()
+    mesh = init_device_mesh("cpu", (size,), mesh_dim_names=("travelled",))
+    axes = AxisMeter(mesh) if rank.is_metered else None
+    for index in rank.steps(settings.num_steps):
+        with axes if axes and index == NUM_METERED_STEPS - 1 else nullcontext():
+            loss = (model(tokens) - targets).square().mean()
+            loss.backward()
         for name, parameter in model.named_parameters():
             assert parameter.grad is not None
             if "experts" not in name:
@@ -168,6 +174,9 @@ def _train(rank: Rank[Settings], model: Mixture, whole: Mixture | None) -> None:
             margins.append(float(whole.margin))
     rank.count_samples(settings.num_tokens)
     rank.measure("num_received_rows", model.num_received, unit="rows")
+    if axes:  # tokens or weights, before the gradients of dense layers are summed
+        travelled = (count for name, count in axes.measured().items() if name.endswith("_bytes"))
+        rank.measure("travelled_bytes", sum(travelled), unit="bytes")
     if whole:
         mine = torch.stack(losses).double()
         dist.all_reduce(mine)
@@ -235,6 +244,16 @@ class Settings(RunSettings):
         """Bytes that an expert keeps of a row for backward: it, and its hidden features."""
         return FLOAT_BYTES * (self.width + self.hidden)
 
+    @closed_form
+    def predicted_bytes(self) -> int:
+        """Payload of a step: rows four times and the counts, or weights gathered twice and reduced.
+
+        Source: gshard.
+        """
+        if self.strategy == "gathered":
+            return 3 * self.experts_bytes
+        return 4 * self.rows_bytes + 8 * self.num_experts
+
     def closed_forms(self) -> dict[str, Setting]:
         """By name: those of the base class, rows on the busiest rank, tokens that send as much."""
         skewed = self.num_skewed_tokens
@@ -242,7 +261,6 @@ class Settings(RunSettings):
         return {
             **super().closed_forms(),
             "num_busiest_rows": num_busiest * self.num_chosen,
-            "counts_bytes": 8 * self.num_experts,
             # Rows travel four times, and FSDP sends three times what the experts take.
             "num_threshold_tokens": 3 * 2 * self.num_experts * self.hidden / (4 * self.num_chosen),
         }
@@ -253,8 +271,10 @@ run = partial(Declaration, world_size=4, only_on_cpu=True)
 RUNS = {
     "routed": run("routed", settings=Settings()),
     "even": run("sent", settings=Settings()),
-    "skewed": run("sent", settings=Settings(skewed_percent=50)),
+    "skewed_25": run("sent", settings=Settings(skewed_percent=25)),
+    "skewed_50": run("sent", settings=Settings(skewed_percent=50)),
     "many_tokens": run("sent", settings=Settings(num_tokens=1024)),
     "gathered": run("gathered", settings=Settings()),
+    "gathered_many_tokens": run("gathered", settings=Settings(num_tokens=1024)),
 }
 TRIED_WITH = {"*": {"num_steps": 4, "num_tokens": 64}}

@@ -115,7 +115,7 @@ class AxisSettings(RunSettings):
     layer_milliseconds: Count = 10
     within_bits_per_second: Count = 800 * MEGABIT
     node_bits_per_second: Count = 100 * MEGABIT  # of each rank, to the other node
-    num_steps: Settled = 6
+    num_steps: Settled = 8
 
     def closed_forms(self) -> dict[str, Setting]:
         """By name: those of the base class, and seconds of a step; two ranks send a payload once.
@@ -144,7 +144,7 @@ class DispatchSettings(RunSettings):
     layer_milliseconds: Count = 20  # of attention, and of experts with an even share of the rows
     skewed_percent: CountOrZero = 0  # of the rows, which go to rank 0 beside its even share
     link_bits_per_second: Count = 400 * MEGABIT
-    num_steps: Settled = 6
+    num_steps: Settled = 8
 
     @property
     def busiest_share(self) -> float:

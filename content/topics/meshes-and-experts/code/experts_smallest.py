@@ -26,17 +26,17 @@ dist.all_to_all_single(returned, outputs, counts.tolist(), arriving.tolist())
 result = torch.empty_like(returned)
 result[order] = returned  # in the order of the tokens again
 
+results = {
+    "tokens": tokens, "chosen": chosen, "counts": counts, "sorted": tokens[order],
+    "received": received, "outputs": outputs, "returned": returned, "result": result,
+}  # fmt: skip
 report = [None] * size
-facts = {
-    "num_sent": counts[1 - rank].item(),
-    "num_computed": len(received),
-    "first": result[0].item(),
-    "returned_first": returned[0].item(),
-}
-dist.all_gather_object(report, facts | {"received": received.tolist(), "result": result.tolist()})
+numbers = {name: [int(number) for number in of] for name, of in results.items()}
+dist.all_gather_object(
+    report, numbers | {"num_computed": len(received), "first": numbers["result"][0]}
+)
 if rank == 0:
-    for other, results in enumerate(report):
-        print(f"rank {other}: its expert computes with {results['received']}")
-        print(f"rank {other}: its tokens become {results['result']}")
-report = [{name: results[name] for name in facts} for results in report]
+    for other, one in enumerate(report):
+        print(f"rank {other}: its expert computes with {one['received']}")
+        print(f"rank {other}: its tokens become {one['result']}")
 dist.destroy_process_group()

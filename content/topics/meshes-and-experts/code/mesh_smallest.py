@@ -1,4 +1,4 @@
-"""Eight ranks as a mesh of three axes: who is in a group with whom, and who stores what.
+"""Eight ranks as a mesh of three axes: who sums with whom along each, and who stores what.
 
 torchrun --nproc-per-node 8 mesh_smallest.py
 """
@@ -12,14 +12,16 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 NODE = 4  # ranks of a node
 mesh = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("replicate", "shard", "tensor"))
-rank, report = dist.get_rank(), {}
+rank = dist.get_rank()
+report, number = {"own": rank}, torch.tensor(rank)
 
-for axis in mesh.mesh_dim_names:
+for axis in reversed(mesh.mesh_dim_names):
     ranks = dist.get_process_group_ranks(mesh.get_group(axis))
-    report[f"{axis}_mate"] = max(ranks)
-    report[f"{axis}_num_nodes"] = len({mate // NODE for mate in ranks})
+    dist.all_reduce(number, group=mesh.get_group(axis))
+    num_nodes = len({mate // NODE for mate in ranks})
+    report |= {f"{axis}_num_nodes": num_nodes, f"{axis}_sum": number.item()}
     if rank == 0:
-        print(f"along {axis:>9}: ranks {ranks} on {report[f'{axis}_num_nodes']} node(s)")
+        print(f"along {axis:>9}: ranks {ranks} on {num_nodes} node(s)")
 
 weight = torch.arange(64).view(8, 8)
 placements = {
