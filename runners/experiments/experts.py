@@ -119,6 +119,7 @@ class Mixture(nn.Module):
         dist.all_to_all_single(arriving, counts)
         sent, received = (of.view(self.size, -1).sum(1).tolist() for of in (counts, arriving))
         world = dist.group.WORLD
+        assert world is not None
         rows = all_to_all_single_autograd(rows[order], received, sent, world)
         self.num_received = len(rows)
         number = len(counts) // self.size
@@ -193,7 +194,8 @@ def _dense_loss(whole: Mixture, tokens: Tensor, targets: Tensor) -> Tensor:
     every = every.scatter(1, chosen, shares)
     inner = torch.einsum("tw,ewh->teh", hidden, whole.experts.up).relu()
     outputs = torch.einsum("teh,ehw,te->tw", inner, whole.experts.down, every)
-    return (hidden + outputs - targets).square().mean()
+    difference: Tensor = hidden + outputs - targets
+    return difference.square().mean()
 
 
 @torch.no_grad()

@@ -95,8 +95,7 @@ def _experts(rank: Rank[DispatchSettings]) -> None:
 def _send(rank: Rank[DispatchSettings]) -> dist.Work:
     """A microbatch's rows to all ranks, evenly."""
     rows = torch.zeros(rank.settings.rows_bytes // FLOAT_BYTES)
-    work = dist.all_to_all_single(torch.empty_like(rows), rows, async_op=True)
-    assert work is not None
+    work: dist.Work = dist.all_to_all_single(torch.empty_like(rows), rows, async_op=True)
     return work
 
 
