@@ -8,6 +8,7 @@ from proofbook.generator.figures.axes import GAP
 from proofbook.generator.figures.drawing import LINE, Drawing, PageWidth, text_width
 
 HEIGHT, BETWEEN, TOP = 34, 24, 52
+BESIDE = " · "  # in a cell's words, between what has a box of its own
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,12 @@ def _draw_cell(
         if cell:
             look, letters = ("compute", "ground") if cell.is_whole else ("layer", "")
             with drawing.during(times[0], times[-1]):
-                drawing.box(middle - width / 2 + 2, y, width - 4, HEIGHT, look, radius=4)
-                drawing.word(middle, y + HEIGHT / 2, cell.words, letters, "middle")
+                parts = cell.words.split(BESIDE)
+                each = (width - 4) / len(parts)
+                for place, words in enumerate(parts):
+                    x = middle - width / 2 + 2 + place * each
+                    drawing.box(x, y, each, HEIGHT, look, radius=4)
+                    drawing.word(x + each / 2, y + HEIGHT / 2, words, letters, "middle")
 
 
 def _arrows(drawing: Drawing, came: str, middle: float, y: float, ranks: Sequence[float]) -> None:

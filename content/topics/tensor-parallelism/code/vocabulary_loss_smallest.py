@@ -36,7 +36,7 @@ results = {
     "logits": logits, "largest": largest, "largest_of_all": largest_of_all,
     "exponentials": exponentials, "exponential_sum": exponential_sum, "sum_of_all": sum_of_all,
     "label_logit": label_logit, "label_of_all": label_of_all, "loss": loss,
-    "one_process": cross_entropy(whole, torch.tensor(label)),
+    "one_process_loss": cross_entropy(whole, torch.tensor(label)),
 }  # fmt: skip
 report = [None] * size
 numbers = {name: result.tolist() for name, result in results.items()}
@@ -45,5 +45,5 @@ if rank == 0:
     for n, one in enumerate(report):
         print(f"rank {n}: {one['largest']}, {one['exponential_sum']:.4f}, {one['label_logit']}")
     print(f"all: {largest_of_all.item()}, {sum_of_all.item():.4f}, {label_of_all.item()}")
-    print(f"loss {loss.item():.4f}, of one process {numbers['one_process']:.4f}")
+    print(f"loss {loss.item():.4f}, of one process {numbers['one_process_loss']:.4f}")
 dist.destroy_process_group()
