@@ -61,11 +61,13 @@ def chunks(
             through = [frame[position][column] for frame in frames.values()]
             _draw_cell(drawing, list(zip(through, moments, strict=True)), middle, y, width)
             ranks = middles[column - column % group :][:group]
-            for cell, ends in zip(through, moments, strict=True):
-                if cell and cell.came:
-                    up = 0 if cell.came == "all below" else line  # no arrow crosses the name
-                    with drawing.during(*ends):
-                        _arrows(drawing, cell.came, middle, y - up, ranks)
+            origins = [cell.came if cell else "" for cell in through]
+            for came, alike in groupby(zip(origins, moments, strict=True), lambda span: span[0]):
+                times = [time for _, ends in alike for time in ends]
+                if came:
+                    up = 0 if came == "all below" else line  # no arrow crosses the name
+                    with drawing.during(times[0], times[-1]):
+                        _arrows(drawing, came, middle, y - up, ranks)
     return drawing
 
 
