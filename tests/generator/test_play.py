@@ -262,10 +262,8 @@ def test_products_over_arriving_tokens_use_what_is_there_and_end_as_the_closed_f
     rows = step_rules.arrivals(settings, num, waits=waits)
     product = 1000 * settings["computing_seconds"] / settings["num_pairs"] / num
     way = 1000 * settings["sending_seconds"] / settings["num_pairs"] / (num - 1)
-    if waits:
-        pair = num * product + (num - 1) * way
-    else:
-        pair = (num - 1) * max(product, way) + product
+    overlapped = (num - 1) * max(product, way) + product
+    pair = num * product + (num - 1) * way if waits else overlapped
     ends = [row[-1].end for row in rows[::2]]
     assert ends == [pytest.approx(settings["num_pairs"] * pair)] * num
     assert one["timing"]["step"]["median_seconds"] >= 0.98 * ends[0] / 1000
