@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 
 from proofbook.generator.figures.axes import GAP
 from proofbook.generator.figures.drawing import LINE, Drawing, PageWidth, text_width
 
-HEIGHT, BETWEEN, TOP = 34, 24, 52
+HEIGHT, BETWEEN, TOGETHER, TOP = 34, 24, 2, 52
 BESIDE = " · "  # in a cell's words, between what has a box of its own
 
 
@@ -43,7 +43,10 @@ def chunks(
     most = max(text_width(cell.words) for cell in cells)
     is_above = (layout.width - left) / len(columns) < most + GAP
     start, line = (0, LINE) if is_above else (left, 0)
-    drawing = Drawing(layout.width, TOP + len(rows) * (HEIGHT + BETWEEN + line))
+    # A row without a name continues the one above.
+    steps = [HEIGHT + (BETWEEN + line if name else TOGETHER) for name in rows[1:]]
+    tops = list(accumulate(steps, initial=TOP + line))
+    drawing = Drawing(layout.width, tops[-1] + HEIGHT + BETWEEN)
     width = (layout.width - 2 - start) / len(columns)
     middles = [start + width * (column + 0.5) for column in range(len(columns))]
     for position, name in enumerate(groups):
@@ -51,8 +54,7 @@ def chunks(
     for middle, name in zip(middles, columns, strict=True):
         drawing.word(middle, 22, name, "soft", "middle")
     moments = list(pairwise([*frames, 2.0]))
-    for position, name in enumerate(rows):
-        y = TOP + line + position * (HEIGHT + BETWEEN + line)
+    for position, (name, y) in enumerate(zip(rows, tops, strict=True)):
         if is_above:
             drawing.word(0, y - line / 2, name, "soft")
         else:
