@@ -55,7 +55,22 @@ class PlayFact(Written):
     value: PerRun
 
 
-View = Literal["memory", "sent", "loss", "schedule", "chunks", "overlap", "units", "block"]
+class CellRow(Written):
+    """A row of a play of `cells`: what each rank has, as the program of the run reported it."""
+
+    label: Line | None = None
+    """none for another line of what is above."""
+    fact: str
+    """the name in the program's `report` of a number or a word, or of a list of them."""
+    told: Line | None = None
+    """what the ranks do. A row without it shows together with the next one."""
+    from_all: bool = False
+    """each rank received it from all ranks, which had the row above."""
+
+
+View = Literal[
+    "memory", "sent", "loss", "schedule", "chunks", "overlap", "arrivals", "units", "block", "cells"
+]
 
 
 class Play(Written):
@@ -71,7 +86,9 @@ class Play(Written):
     what a rank sends in a step, over a ring; `loss` of each step. These are played, by a rule from
     the settings of a run: `schedule` of a pipeline; `overlap`, a step of DDP over a link; `units`,
     a step of FSDP under its curve of memory; `chunks`, a ring all-reduce; `block` of a transformer
-    under tensor parallelism."""
+    under tensor parallelism; `arrivals`, products over tokens that ranks gather or pass around a
+    ring. Also played, `cells` has a row for each entry of `cells:`."""
+    cells: list[CellRow] = []
     facts: Annotated[list[PlayFact], Field(min_length=1, max_length=6)]
     budget: Expression | None = None
     """an expression: where the movable line over `memory` starts."""
@@ -84,9 +101,11 @@ class Play(Written):
         return controls | ({("play", "beside"): self.beside} if self.beside else {})
 
     @model_validator(mode="after")
-    def _budget_over_memory(self) -> Self:
+    def _views_have_their_keys(self) -> Self:
         if (self.budget is not None) != ("memory" in self.shows):
             raise ValueError("give both or neither: shows: [memory] and budget:")
+        if bool(self.cells) != ("cells" in self.shows):
+            raise ValueError("give both or neither: shows: [cells] and cells:")
         return self
 
 

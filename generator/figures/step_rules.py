@@ -7,6 +7,9 @@ them; sending takes none. The orders are those of GPipe (Huang et al. 2019) and 
 A step of DDP, by the law of time: the gradient of a layer is a bucket of its own. It is ready when
 the layer's backward ends, from the last layer to the first; the link sends one after another.
 
+Products over gathered tokens, whose parts travel around a ring: a turn for each rank, and a
+transfer in all but the last.
+
 A step of FSDP, unit by unit, each event in one unit of time. The order is that of `fully_shard`: a
 unit is gathered before it computes, in backward while the unit behind it still computes, and its
 gradient is reduced while the next one is computed. The last unit belongs to the root, which stays
@@ -136,6 +139,35 @@ def overlapped(settings: Mapping[str, Setting], *, overlaps: bool) -> Overlapped
         sent = [Action("reduce", f"1–{layers[-1]}", end, end + num * sending)]
     computed.append(Action("wait", "", computed[-1].end, sent[-1].end))
     return Overlapped(computed, sent)
+
+
+# --- products over gathered tokens
+
+
+def arrivals(settings: Mapping[str, Setting], num_ranks: int, *, waits: bool) -> list[list[Action]]:
+    """Two lists of `Action`s for each rank: what it multiplies, and what arrives there, in ms.
+
+    From settings of `tensor_degree`. A rank multiplies a part while the next is on its way; or, if
+    it `waits`, all parts at once.
+    """
+    names = ("num_pairs", "computing_seconds", "sending_seconds")
+    num, computing, sending = (number(settings[name]) for name in names)
+    product, way = 1000 * computing / num / num_ranks, 1000 * sending / num / (num_ranks - 1)
+    rows: list[list[Action]] = [[] for _ in range(2 * num_ranks)]
+    now = 0.0
+    for turn in [*range(num_ranks)] * int(num):
+        is_last = turn == num_ranks - 1
+        for rank, (multiplied, arrived) in enumerate(zip(rows[::2], rows[1::2], strict=True)):
+            part, following = ((rank - turn - n) % num_ranks for n in (0, 1))
+            if not waits:
+                multiplied.append(Action("forward", str(part), now, now + product))
+            elif is_last:
+                name, end = f"0–{num_ranks - 1}", now + num_ranks * product
+                multiplied.append(Action("forward", name, now, end))
+            if not is_last:
+                arrived.append(Action("gather", str(following), now, now + way))
+        now = max(row[-1].end for row in rows if row)
+    return rows
 
 
 # --- a step of FSDP

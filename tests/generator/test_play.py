@@ -2,9 +2,11 @@
 
 import base64
 import json
+import math
 import re
 import zlib
 from collections import Counter
+from functools import partial
 from html import unescape
 from itertools import pairwise
 
@@ -80,6 +82,8 @@ def written(**changes):
         ({"controls": [{"label": "A", "words": {"sharding.ddp_1": "B"}}]},
          "sharding.ddp_2 has no option of 'A'"),
         ({"shows": ["units"]}, "units has no rule for sharding.ddp_1, a run of 'ddp'"),
+        ({"runs": ["listings.tensor_smallest"], "shows": ["cells"],
+          "cells": [{"label": "A", "fact": "sum", "told": "B"}]}, "reports no 'sum'; "),
     ],
 )  # fmt: skip
 def test_a_figure_whose_states_cannot_be_told_apart_or_read_is_refused(evidence, changes, said):
@@ -249,3 +253,77 @@ def test_a_split_block_communicates_as_often_as_the_run_did(name):
             parts = run["world_size"] if collective["operation"] == "all_gather" else 1
             assert collective["bytes"] == num * size / parts
     assert not drawn
+
+
+@pytest.mark.parametrize("run", ["gather_first", "ring", "ring_short"])
+def test_products_over_arriving_tokens_use_what_is_there_and_end_as_the_closed_form_says(run):
+    one = recorded(f"tensor_degree.{run}")
+    settings, num, waits = one["settings"], one["world_size"], run == "gather_first"
+    rows = step_rules.arrivals(settings, num, waits=waits)
+    product = 1000 * settings["computing_seconds"] / settings["num_pairs"] / num
+    way = 1000 * settings["sending_seconds"] / settings["num_pairs"] / (num - 1)
+    overlapped = (num - 1) * max(product, way) + product
+    pair = num * product + (num - 1) * way if waits else overlapped
+    ends = [row[-1].end for row in rows[::2]]
+    assert ends == [pytest.approx(settings["num_pairs"] * pair)] * num
+    assert one["timing"]["step"]["median_seconds"] >= 0.98 * ends[0] / 1000
+    for rank, (multiplied, arrived) in enumerate(zip(rows[::2], rows[1::2], strict=True)):
+        has = {str(rank): 0.0} | {act.name: act.end for act in arrived[: num - 1]}
+        assert len(has) == num
+        first = multiplied[: 1 if waits else num]  # of the products
+        assert {act.name for act in first} == ({f"0–{num - 1}"} if waits else {*has})
+        assert all(act.start >= has.get(act.name, max(has.values())) - 1e-9 for act in first)
+        before = [str((rank - 1) % num), *(act.name for act in rows[2 * ((rank - 1) % num) + 1])]
+        assert [act.name for act in arrived[: num - 1]] == before[: num - 1]  # passed on in turn
+
+
+def drawn_cells(figure, folio):
+    """The numbers that a figure of cells has drawn at its end: of each row, of each rank."""
+    drawn = frame.play(figure, folio).play.drawn
+    words = unescape(str(drawn)).partition("pb-narrow")[0].replace("−", "-")
+    placed = re.findall(r'<text[^>]* x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]+)</text>', words)
+    lines = {}
+    for x, y, word in placed:
+        if re.fullmatch(r"-?[\d.]+", word):
+            lines.setdefault(float(y), []).append((float(x), float(word)))
+    rows = [[number for _, number in sorted(lines[y])] for y in sorted(lines)]
+    return [[row[: len(row) // 2], row[len(row) // 2 :]] for row in rows]
+
+
+def test_the_digits_of_two_products_are_those_of_plain_sums(played, folio):
+    token, above, below, hidden, left, right, part, whole = drawn_cells(
+        played["tensor-parallelism", "columns-rows"], folio
+    )
+    for n in range(2):
+        lines = zip(above[n], below[n], strict=True)
+        assert hidden[n] == [max(0, token[n][0] * a + token[n][1] * b) for a, b in lines]
+        lines = zip(left[n], right[n], strict=True)
+        assert part[n] == [hidden[n][0] * a + hidden[n][1] * b for a, b in lines]
+    assert whole == [[a + b for a, b in zip(*part, strict=True)]] * 2
+
+
+def test_the_digits_of_a_divided_loss_are_those_of_the_closed_form(played, folio):
+    rows = drawn_cells(played["tensor-parallelism", "vocabulary"], folio)
+    logits, largest, most, powers, sums, whole, label, labels, loss = rows
+    near = partial(pytest.approx, rel=5e-3)  # three digits are drawn
+    assert largest == [[max(own)] for own in logits]
+    assert most == [[max(logits[0] + logits[1])]] * 2
+    assert powers == [near([math.exp(z - most[0][0]) for z in own]) for own in logits]
+    assert sums == [near([sum(math.exp(z - most[0][0]) for z in own)]) for own in logits]
+    assert whole == [near([sums[0][0] + sums[1][0]])] * 2
+    assert label == [logits[0][:1], [0]]  # the label is the first word
+    assert labels == [logits[0][:1]] * 2
+    of_all = math.log(sum(math.exp(z) for z in logits[0] + logits[1]))
+    assert loss == [near([of_all - logits[0][0]])] * 2
+
+
+def test_cells_appear_in_order_and_only_what_all_ranks_have_is_filled(played, folio):
+    figure = played["tensor-parallelism", "vocabulary"]
+    picture = frame.play(figure, folio).play
+    assert len(picture.moments) == sum(row.told is not None for row in figure.play.cells)
+    filled = re.findall(
+        r'<rect class="pb-compute"[^>]*/><text[^>]*>([^<]+)<',
+        str(picture.drawn).partition("pb-narrow")[0],
+    )
+    assert len(filled) == 2 * 4  # the three combined numbers, and the loss
+    assert filled[::2] == filled[1::2]

@@ -1,6 +1,7 @@
 """Figures that readers operate: by keyboard, pointer and touch, and without a script."""
 
 import json
+import math
 import re
 from datetime import UTC, datetime
 
@@ -16,6 +17,9 @@ RING = ("topics/ddp/deep-by-hand.html", "ring")
 RESHARDING = ("topics/sharding/why.html", "resharding")
 STEP = ("topics/ddp/trace.html", "one-step")
 UNITS = ("topics/sharding/trace.html", "one-step")
+VOCABULARY = (
+    "topics/tensor-parallelism/deep-vocabulary-parallel-embedding-and-loss.html", "vocabulary",
+)  # fmt: skip
 REVEAL = "for (const one of document.querySelectorAll('[data-after]')) one.hidden = false"
 
 
@@ -210,6 +214,22 @@ def test_a_play_runs_from_its_beginning_until_it_is_stopped_and_paper_has_its_en
     assert last.count("4,444") == 4
     one.page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert one.range.input_value() == at
+
+
+def test_digits_of_ranks_appear_row_by_row_until_the_loss_of_all_logits(opened):
+    one = opened(VOCABULARY, Played)
+    seen = one.root.locator("svg.pb-wide [data-during] text:visible")
+    logits = [float(word) for word in seen.all_text_contents()[6:]]  # below as many words
+    assert len(logits) == 6
+    for moment in range(1, len(one.moments)):
+        num = seen.count()
+        one.forward.click()
+        assert one.told() == moment
+        assert seen.count() > num
+    loss = math.log(sum(map(math.exp, logits))) - logits[0]
+    assert [float(word) for word in seen.all_text_contents()[-2:]] == [
+        pytest.approx(loss, 5e-3)
+    ] * 2
 
 
 def test_a_play_of_many_moments_takes_twelve_seconds_at_speed_one(built_site, open_page):

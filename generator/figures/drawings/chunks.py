@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 
 from proofbook.generator.figures.axes import GAP
 from proofbook.generator.figures.drawing import LINE, Drawing, PageWidth, text_width
 
-HEIGHT, BETWEEN, TOP = 34, 24, 52
+HEIGHT, BETWEEN, TOGETHER, TOP = 34, 24, 2, 52
+BESIDE = " · "  # in a cell's words, between what has a box of its own
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,10 @@ def chunks(
     most = max(text_width(cell.words) for cell in cells)
     is_above = (layout.width - left) / len(columns) < most + GAP
     start, line = (0, LINE) if is_above else (left, 0)
-    drawing = Drawing(layout.width, TOP + len(rows) * (HEIGHT + BETWEEN + line))
+    # A row without a name continues the one above.
+    steps = [HEIGHT + (BETWEEN + line if name else TOGETHER) for name in rows[1:]]
+    tops = list(accumulate(steps, initial=TOP + line))
+    drawing = Drawing(layout.width, tops[-1] + HEIGHT + BETWEEN)
     width = (layout.width - 2 - start) / len(columns)
     middles = [start + width * (column + 0.5) for column in range(len(columns))]
     for position, name in enumerate(groups):
@@ -50,8 +54,7 @@ def chunks(
     for middle, name in zip(middles, columns, strict=True):
         drawing.word(middle, 22, name, "soft", "middle")
     moments = list(pairwise([*frames, 2.0]))
-    for position, name in enumerate(rows):
-        y = TOP + line + position * (HEIGHT + BETWEEN + line)
+    for position, (name, y) in enumerate(zip(rows, tops, strict=True)):
         if is_above:
             drawing.word(0, y - line / 2, name, "soft")
         else:
@@ -60,11 +63,13 @@ def chunks(
             through = [frame[position][column] for frame in frames.values()]
             _draw_cell(drawing, list(zip(through, moments, strict=True)), middle, y, width)
             ranks = middles[column - column % group :][:group]
-            for cell, ends in zip(through, moments, strict=True):
-                if cell and cell.came:
-                    up = 0 if cell.came == "all below" else line  # no arrow crosses the name
-                    with drawing.during(*ends):
-                        _arrows(drawing, cell.came, middle, y - up, ranks)
+            origins = [cell.came if cell else "" for cell in through]
+            for came, alike in groupby(zip(origins, moments, strict=True), lambda span: span[0]):
+                times = [time for _, ends in alike for time in ends]
+                if came:
+                    up = 0 if came == "all below" else line  # no arrow crosses the name
+                    with drawing.during(times[0], times[-1]):
+                        _arrows(drawing, came, middle, y - up, ranks)
     return drawing
 
 
@@ -78,8 +83,12 @@ def _draw_cell(
         if cell:
             look, letters = ("compute", "ground") if cell.is_whole else ("layer", "")
             with drawing.during(times[0], times[-1]):
-                drawing.box(middle - width / 2 + 2, y, width - 4, HEIGHT, look, radius=4)
-                drawing.word(middle, y + HEIGHT / 2, cell.words, letters, "middle")
+                parts = cell.words.split(BESIDE)
+                each = (width - 4) / len(parts)
+                for place, words in enumerate(parts):
+                    x = middle - width / 2 + 2 + place * each
+                    drawing.box(x, y, each, HEIGHT, look, radius=4)
+                    drawing.word(x + each / 2, y + HEIGHT / 2, words, letters, "middle")
 
 
 def _arrows(drawing: Drawing, came: str, middle: float, y: float, ranks: Sequence[float]) -> None:

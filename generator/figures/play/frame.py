@@ -17,9 +17,9 @@ from proofbook.generator.content.exhibit import Figure, View
 from proofbook.generator.figures.charts import loss
 from proofbook.generator.figures.picture import DrawnState, Picture, Play, StateRow, plain_line
 from proofbook.generator.figures.play.bar_views import memory, sent
-from proofbook.generator.figures.play.grid_views import block, ring
+from proofbook.generator.figures.play.grid_views import block, cells, ring
 from proofbook.generator.figures.play.states import Control, PlayState, states
-from proofbook.generator.figures.play.step_views import overlap, schedule, unit_steps
+from proofbook.generator.figures.play.step_views import arrivals, overlap, schedule, unit_steps
 from proofbook.generator.printing.folio import Folio, breakable
 from proofbook.generator.values.units import BYTES
 from proofbook.generator.values.value import Value
@@ -27,6 +27,7 @@ from proofbook.generator.values.value import Value
 VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], Iterator[DrawnState]]] = {
     "memory": memory, "sent": sent, "loss": loss, "schedule": schedule,
     "chunks": ring, "overlap": overlap, "units": unit_steps, "block": block,
+    "arrivals": arrivals, "cells": cells,
 }  # fmt: skip
 FOLDER = "assets/figures"
 NOTHING = Markup("–")  # of a part that this run does not have
@@ -108,8 +109,8 @@ def _table(
     in_order = sorted(enumerate(all_states), key=lambda numbered: numbered[1].at)
     runs = [(n, state.at, labelled) for n, state in in_order for labelled in state.runs]
     drawn: dict[str, dict[str, Markup]] = {labelled.path: {} for *_, labelled in runs}
-    for path, cells in chain.from_iterable(view.cells.items() for view in views):
-        drawn[path].update(cells)
+    for path, values in chain.from_iterable(view.cells.items() for view in views):
+        drawn[path].update(values)
     names = list(dict.fromkeys(chain.from_iterable(drawn.values())))
     rows = []
     for n, at, labelled in runs:

@@ -1,4 +1,4 @@
-"""What each rank holds, played: a ring all-reduce, and a block under tensor parallelism.
+"""What each rank holds, played: a ring all-reduce, a block under tensor parallelism, any report.
 
 The rule of the ring is that of `ring_all_reduce_by_hand.py`: in the reduce-scatter rank r sends
 chunk r - s and adds what it receives; in the all-gather it sends chunk r + 1 - s and keeps what it
@@ -10,15 +10,17 @@ forward, and in backward before the former. Under sequence parallelism, ranks di
 these sums, and gather them before each cut by columns.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
-from proofbook.generator.content.exhibit import Figure
-from proofbook.generator.figures.drawings.chunks import Cell, chunks
-from proofbook.generator.figures.picture import DrawnState, printed_bytes
-from proofbook.generator.figures.play.states import PlayState
+from proofbook.generator.content.exhibit import CellRow, Figure
+from proofbook.generator.figures.axes import plain
+from proofbook.generator.figures.drawings.chunks import BESIDE, Cell, chunks
+from proofbook.generator.figures.picture import DrawnState, plain_line, printed_bytes
+from proofbook.generator.figures.play.states import PlayState, reported
 from proofbook.generator.printing.folio import Folio
+from proofbook.runners.core.trace.schema import Setting
 
 Held = list[list[Cell | None]]
 # What each rank holds of a result: all of it, its columns or heads, its part of a sum, its tokens.
@@ -177,3 +179,46 @@ def _cell(
         return Cell(words["own_heads"].format(heads=own), is_whole=False)
     features = {"qkv": 3 * width, "up": sizes["hidden"]}[name]
     return Cell(f"{tokens} × {features // ranks}", is_whole=False)
+
+
+# --- cells of a report
+
+DIGITS = 3  # of a number in a cell
+
+
+def cells(states: Sequence[PlayState], figure: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: rows of what its first run's ranks reported, one after the other."""
+    assert figure.play is not None
+    rows = figure.play.cells
+    labels = [plain_line(row.label or "", folio) for row in rows]
+    for state in states:
+        of_ranks = reported(state.runs[0].run)
+        held = [_reported(row, of_ranks) for row in rows]
+        said = [
+            f"{label}: {_in_words([[cell] for cell in line])}".removeprefix(": ")
+            for label, line in zip(labels, held, strict=True)
+        ]
+        nothing: list[Cell | None] = [None] * len(of_ranks)
+        frames: list[Held] = []
+        told, first = [], 0
+        for num, row in enumerate(rows, 1):
+            if row.told:
+                frames.append([*held[:num], *[nothing] * (len(rows) - num)])
+                told.append("\n".join([plain_line(row.told, folio), *said[first:num]]))
+                first = num
+        ranks = [f"rank {n}" for n in range(len(of_ranks))]
+        yield _played(frames, told, "; ".join(said), (labels, ranks, len(of_ranks)))
+
+
+def _reported(row: CellRow, of_ranks: Sequence[Mapping[str, Setting]]) -> list[Cell | None]:
+    """The cells of a row, a list as one number beside the other; what all ranks have is whole."""
+    facts = [facts[row.fact] for facts in of_ranks]
+    lists = [fact if isinstance(fact, list) else [fact] for fact in facts]
+    words = [
+        BESIDE.join(
+            plain(one, DIGITS) if isinstance(one, int | float) else str(one) for one in parts
+        )
+        for parts in lists
+    ]
+    came = "all above" if row.from_all else ""
+    return [Cell(one, is_whole={*words} == {one}, came=came) for one in words]

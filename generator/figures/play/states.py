@@ -13,12 +13,14 @@ from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.value import Value
 from proofbook.runners.core.trace.records import Run
+from proofbook.runners.core.trace.schema import Setting
 
 # The strategies whose step the rule of a view computes.
 RULES: dict[View, tuple[str, ...]] = {
     "schedule": ("gpipe", "one_f_one_b"),
     "overlap": ("ddp", "after_backward"),
     "units": ("fsdp", "fsdp_kept"),
+    "arrivals": ("gather_first", "multiply_as_it_arrives"),
 }
 # What a view is drawn from and not every run has, as an expression over the run.
 NEEDED: dict[View, str] = {
@@ -92,6 +94,16 @@ def first_alone(figure: Figure, folio: Folio) -> Figure:
     return figure.model_copy(update={"runs": alone})
 
 
+def reported(run: Run) -> list[dict[str, Setting]]:
+    """A `list` of what the program of a run reported of each rank, by name; of nothing if none."""
+    facts = next((step.facts for step in run.prediction if step.name == "report"), {})
+    starts = [f"rank_{rank}_" for rank in range(run.world_size)]
+    return [
+        {name.removeprefix(start): fact for name, fact in facts.items() if name.startswith(start)}
+        for start in starts
+    ]
+
+
 def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
     """The option of a control, in words, that the run at `path` stands for; empty for none."""
     if control.reads is None:
@@ -152,6 +164,11 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[Mistak
         if run and view in RULES and run.strategy not in RULES[view]:
             message = f"{view} has no rule for {path}, a run of {run.strategy!r}; it has one for "
             yield ("play", "shows", position), message + " and ".join(RULES[view])
+    of_ranks = reported(run) if run and run.status == "completed" else []
+    for position, row in enumerate(play.cells):
+        if any(row.fact not in facts for facts in of_ranks):
+            message = f"{path} reports no {row.fact!r}{nearest(row.fact, of_ranks[0])}"
+            yield ("play", "cells", position, "fact"), message
     for at, expression in read.items():
         evaluated = evidence.evaluate(expression, path) if expression else None
         if evaluated and (problem := evidence.why_unprintable(evaluated)):

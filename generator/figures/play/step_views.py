@@ -1,10 +1,11 @@
-"""Steps that are played, as rules compute them from runs: of a pipeline, of DDP, and of FSDP.
+"""Steps that are played, as rules compute them from runs: of a pipeline, DDP, tensor ranks, FSDP.
 
 What a run measured of the same step is drawn beside it: when it ended, or the most that it held.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 from proofbook.generator.content.exhibit import Figure
 from proofbook.generator.figures import step_rules
@@ -81,6 +82,49 @@ def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[Dr
         moments = _moments(rows, words | words["moments"])
         says = f"Waits after backward, computed, as a share of forward and backward: {waits}"
         yield DrawnState(draw, says, moments=moments)
+
+
+def arrivals(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: a step of products whose tokens arrive from other ranks; its end.
+
+    States of the same computation have the same axis.
+    """
+    words = folio.ui["play"]["actions"] | folio.ui["play"]["arrivals"]
+    runs = [state.runs[0].run for state in states]
+    steps = [
+        step_rules.arrivals(run.settings, run.world_size, waits=run.strategy == "gather_first")
+        for run in runs
+    ]
+    ends = [max(action.end for row in step for action in row) for step in steps]
+    for run, step, end in zip(runs, steps, ends, strict=True):
+        num = run.world_size
+        labels = [(f"rank {n}", f"{(n - 1) % num} → {n}") for n in range(num)]
+        rows = dict(zip(chain(*labels), step, strict=True))
+        longest = max(
+            other_end
+            for other, other_end in zip(runs, ends, strict=True)
+            if other.settings["computing_seconds"] == run.settings["computing_seconds"]
+        )
+        measured = run.timing.step
+        mark = AxisMark(1000 * measured.median_seconds, "measured") if measured else None
+        draw = partial(timeline.schedule, rows, "time, ms", words, longest=longest, mark=mark)
+        waits = end / 1000 / number(run.settings["computing_seconds"]) - 1
+        share = units.printed(waits, units.SHARE, units.AS_RULED)
+        yield DrawnState(draw, words["says"].format(share=share), moments=_turns(step, words))
+
+
+def _turns(rows: Sequence[Sequence[Action]], words: Mapping[str, str]) -> tuple[Moment, ...]:
+    """From each moment on, what the ranks multiply and what is on its way to them, by rank."""
+    times = sorted({round(at, 9) for row in rows for act in row for at in (act.start, act.end)})
+    told = []
+    for time in times[:-1]:
+        says = []
+        for key, of_ranks in (("multiplied", rows[::2]), ("arriving", rows[1::2])):
+            actions = (act for row in of_ranks for act in row)
+            parts = [act.name for act in actions if act.start - 1e-9 <= time < act.end - 1e-9]
+            says += [words[key].format(parts=", ".join(dict.fromkeys(parts)))] if parts else []
+        told.append((round(time / times[-1], 4), " ".join(says)))
+    return (*told, (1.0, words["done"]))
 
 
 def unit_steps(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:

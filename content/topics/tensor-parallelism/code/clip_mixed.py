@@ -13,64 +13,47 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor
-from torch.distributed.tensor.parallel import (
-    ColwiseParallel,
-    RowwiseParallel,
-    parallelize_module,
-)
+from torch.distributed.tensor import DTensor, parallel
 from torch.nn.utils import clip_grad_norm_, clip_grads_with_norm_, get_total_norm
 
 WIDTH, HIDDEN, LARGEST_NORM = 16, 64, 0.01
 
 
-def build(mesh=None):
-    torch.manual_seed(0)
-    layers = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, WIDTH)
-    model = nn.Sequential(*layers)
-    if mesh is not None:
-        parallelize_module(model, mesh, {"1": ColwiseParallel(), "3": RowwiseParallel()})
-    model(torch.randn(32, WIDTH)).square().mean().backward()
-    return list(model.parameters())
-
-
-def whole(norm):
-    """The norm of DTensors is partial; that of plain gradients is the same on every rank."""
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm
-
-
 def clip_in_groups(parameters):
     """Clip by the norm of all gradients: first of those on one mesh."""
-    groups = defaultdict(list)
+    groups, norms = defaultdict(list), []
     for parameter in filter(lambda one: one.grad is not None, parameters):
         groups[getattr(parameter.grad, "device_mesh", None)].append(parameter)
-    norms = [whole(get_total_norm([p.grad for p in group])) for group in groups.values()]
+    for group in groups.values():
+        norm = get_total_norm([parameter.grad for parameter in group])
+        # The norm of DTensors is partial; that of plain gradients is the same on every rank.
+        norms.append(norm.full_tensor() if isinstance(norm, DTensor) else norm)
     norm = torch.stack(norms).norm()
     for group in groups.values():
         clip_grads_with_norm_(group, LARGEST_NORM, norm)
     return norm
 
 
-def main():
-    dist.init_process_group("gloo")
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    true = clip_grad_norm_(build(), LARGEST_NORM)
-    parameters = build(mesh)
-    try:
-        clip_grad_norm_(parameters, LARGEST_NORM)
-        raised = ""
-    except RuntimeError as error:
-        raised = str(error).splitlines()[0]
-    norm = clip_in_groups(parameters)
-    error = ((norm - true).abs() / true).item()
-    if dist.get_rank() == 0:
-        print(f"clip_grad_norm_ of all: {raised or 'no exception'}")
-        print(f"norm in two groups {norm:.6f}, of one process {true:.6f}")
-    dist.barrier()
-    time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
-    dist.destroy_process_group()
-    return [{"raised": int(bool(raised)), "error": error}]
-
-
-if __name__ == "__main__":
-    report = main()
+dist.init_process_group("gloo")
+mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+models = []
+for plan in ({}, {"1": parallel.ColwiseParallel(), "3": parallel.RowwiseParallel()}):
+    torch.manual_seed(0)
+    layers = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, WIDTH)
+    models.append(parallel.parallelize_module(nn.Sequential(*layers), mesh, plan))
+    models[-1](torch.randn(32, WIDTH)).square().mean().backward()
+whole, divided = models
+true = clip_grad_norm_(whole.parameters(), LARGEST_NORM)
+try:
+    clip_grad_norm_(divided.parameters(), LARGEST_NORM)
+    raised = ""
+except RuntimeError as error:
+    raised = str(error).splitlines()[0]
+norm = clip_in_groups(divided.parameters())
+if dist.get_rank() == 0:
+    print(f"clip_grad_norm_ of all: {raised or 'no exception'}")
+    print(f"norm in two groups {norm:.6f}, of one process {true:.6f}")
+dist.barrier()
+time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
+dist.destroy_process_group()
+report = [{"raised": int(bool(raised)), "error": ((norm - true).abs() / true).item()}]

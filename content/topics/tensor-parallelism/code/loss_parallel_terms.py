@@ -7,7 +7,6 @@ cross-entropy alone: another term, here the distance from a teacher, gets a wron
 torchrun --nproc-per-node 2 loss_parallel_terms.py
 """
 
-import contextlib
 import time
 
 import torch
@@ -21,56 +20,42 @@ from torch.nn.functional import cross_entropy, log_softmax
 TOKENS, VOCABULARY = 16, 1024
 
 
-def one_process(logits, labels, teacher):
-    loss = cross_entropy(logits, labels)
-    return (
-        loss - (teacher * log_softmax(logits, -1)).sum() / TOKENS if teacher is not None else loss
-    )
+def of_labels(logits, labels, teacher):
+    return cross_entropy(logits, labels)
 
 
-def divided(mesh, whole, labels, teacher, gathers):
-    """The gradient of the logits, gathered; `gathers` them before the loss as well."""
-    logits = distribute_tensor(whole.detach(), mesh, [Shard(-1)]).requires_grad_()
-    used = logits.redistribute(placements=[Replicate()]) if gathers else logits
-    placed = [Replicate()] if gathers else [Shard(-1)]
-    labels = distribute_tensor(labels, mesh, [Replicate()])
-    with contextlib.nullcontext() if gathers else loss_parallel():
-        loss = cross_entropy(used, labels)
-        if teacher is not None:
-            soft = distribute_tensor(teacher, mesh, placed) * log_softmax(used, -1)
-            loss = loss - soft.sum().redistribute(placements=[Replicate()]) / TOKENS
-        loss.backward()
-    return logits.grad.full_tensor()
+def with_teacher(logits, labels, teacher):
+    return cross_entropy(logits, labels) - (teacher * log_softmax(logits, -1)).sum() / TOKENS
 
 
-def main():
-    dist.init_process_group("gloo")
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    torch.manual_seed(0)
-    whole = torch.randn(TOKENS, VOCABULARY, dtype=torch.float64, requires_grad=True)
-    labels = torch.randint(VOCABULARY, (TOKENS,))
-    teacher = torch.randn(TOKENS, VOCABULARY, dtype=torch.float64).softmax(-1)
-    report = {}
-    for term, probabilities in (("cross_entropy", None), ("with_teacher", teacher)):
-        (true,) = torch.autograd.grad(one_process(whole, labels, probabilities), whole)
-        for way in ("parallel", "gathered"):
-            gradient = divided(mesh, whole, labels, probabilities, gathers=way == "gathered")
-            error = ((gradient - true).norm() / true.norm()).item()
-            report[f"{term}_{way}"] = error
-            if dist.get_rank() == 0:
-                print(f"{term}, {way}: relative error {error:.1e}")
-    logits = distribute_tensor(whole.detach(), mesh, [Shard(-1)])
-    labels = distribute_tensor(labels, mesh, [Replicate()])
-    with CommDebugMode() as communication, loss_parallel():
-        cross_entropy(logits, labels)
-    report["num_collectives"] = communication.get_total_counts()
-    if dist.get_rank() == 0:
-        print(f"collectives of the divided cross-entropy: {report['num_collectives']}")
-    dist.barrier()
-    time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
-    dist.destroy_process_group()
-    return [report]
-
-
-if __name__ == "__main__":
-    report = main()
+dist.init_process_group("gloo")
+mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+torch.manual_seed(0)
+whole, teacher = torch.randn(2, TOKENS, VOCABULARY, dtype=torch.float64)
+labels, teacher = torch.randint(VOCABULARY, (TOKENS,)), teacher.softmax(-1)
+logits = distribute_tensor(whole, mesh, [Shard(-1)]).requires_grad_()
+placed = (
+    distribute_tensor(labels, mesh, [Replicate()]),
+    distribute_tensor(teacher, mesh, [Shard(-1)]),
+)
+whole.requires_grad_()
+facts = {}
+for name, loss in (("cross_entropy", of_labels), ("with_teacher", with_teacher)):
+    (true,) = torch.autograd.grad(loss(whole, labels, teacher), whole)
+    with loss_parallel():
+        (parallel,) = torch.autograd.grad(loss(logits, *placed), logits)
+    (gathered,) = torch.autograd.grad(loss(logits.full_tensor(), labels, teacher), logits)
+    for way, gradient in (("parallel", parallel), ("gathered", gathered)):
+        error = ((gradient.full_tensor() - true).norm() / true.norm()).item()
+        facts[f"{name}_{way}"] = error
+        if dist.get_rank() == 0:
+            print(f"{name}, {way}: relative error {error:.1e}")
+with CommDebugMode() as communication, loss_parallel():
+    of_labels(logits, *placed)
+facts["num_collectives"] = communication.get_total_counts()
+if dist.get_rank() == 0:
+    print(f"collectives of the divided cross-entropy: {facts['num_collectives']}")
+dist.barrier()
+time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
+dist.destroy_process_group()
+report = [facts]

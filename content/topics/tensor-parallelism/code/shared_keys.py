@@ -13,90 +13,58 @@ import torch
 import torch.distributed as dist
 from torch.nn.functional import scaled_dot_product_attention
 
-SAMPLES, TOKENS, WIDTH, HEAD = 2, 16, 32, 8
-QUERIES, KEYS = 4, 2  # heads
-RANKS_PER_KEY = QUERIES // KEYS
-
-
-def build():
-    torch.manual_seed(0)
-    shapes = {
-        "query": (QUERIES, WIDTH, HEAD), "key": (KEYS, WIDTH, HEAD // 2),
-        "shared key": (1, WIDTH, HEAD // 2), "value": (KEYS, WIDTH, HEAD),
-        "output": (QUERIES, HEAD, WIDTH),
-    }  # fmt: skip
-    weights = {name: torch.randn(shape).double() for name, shape in shapes.items()}
-    return weights, torch.randn(SAMPLES, TOKENS, WIDTH).double()
+WIDTH, HEAD = 32, 8
+HEADS = {"query": 4, "key": 2, "value": 2, "shared_key": 1, "output": 4}
 
 
 def attention(weights, inputs):
     """The sum over the heads whose weights these are."""
-    heads = {
-        name: torch.einsum("btw,nwh->bnth", inputs, weights[name])
-        for name in ("query", "key", "shared key", "value")
-    }
-    key, value = (
-        heads[name].repeat_interleave(len(weights["query"]) // len(weights["key"]), 1)
-        for name in ("key", "value")
+    query, key, value, shared = (
+        torch.einsum("btw,nwh->bnth", inputs, weights[name])
+        for name in ("query", "key", "value", "shared_key")
     )
-    key = torch.cat([key, heads["shared key"].expand_as(key)], -1)
-    of_heads = scaled_dot_product_attention(heads["query"], key, value, is_causal=True)
-    return torch.einsum("bnth,nhw->btw", of_heads, weights["output"])
+    key = torch.cat([key, shared.expand_as(key)], -1)
+    heads = scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+    return torch.einsum("bnth,nwh->btw", heads, weights["output"])
 
 
-def own(rank, name):
-    """Which heads of a weight a rank has."""
-    if name == "shared key":
-        return slice(None)
-    head = rank if name in ("query", "output") else rank // RANKS_PER_KEY
-    return slice(head, head + 1)
-
-
-def summed(tensor, group=None):
-    total = tensor.clone()
-    dist.all_reduce(total, group=group)
-    return total
-
-
-def distance(gradient, true):
-    """The relative error, of the rank with the largest."""
+def relative_error(gradient, true, group=None):
+    """That of the rank with the largest; with a group, of the sum over its ranks."""
+    gradient = gradient.clone()
+    if group is not None:
+        dist.all_reduce(gradient, group=group)
     error = (gradient - true).norm() / true.norm()
     dist.all_reduce(error, dist.ReduceOp.MAX)
     return error.item()
 
 
-def main():
-    dist.init_process_group("gloo")
-    rank = dist.get_rank()
-    # Every rank takes part in creating every group.
-    pairs = [dist.new_group([first, first + 1]) for first in range(0, QUERIES, RANKS_PER_KEY)]
-    groups = {"key": pairs[rank // RANKS_PER_KEY], "value": pairs[rank // RANKS_PER_KEY]}
-    groups["shared key"] = dist.group.WORLD
-
-    weights, inputs = build()
-    true = {name: weight.clone().requires_grad_() for name, weight in weights.items()}
-    outputs = attention(true, inputs)
-    arriving = torch.randn(outputs.shape, dtype=torch.float64)  # the gradient of the outputs
-    outputs.backward(arriving)
-    ours = {name: weight[own(rank, name)].clone() for name, weight in weights.items()}
-    ours = {name: weight.requires_grad_() for name, weight in ours.items()}
-    part = attention(ours, inputs)
-    part.backward(arriving)  # backward through the sum of the outputs is the identity
-    report = {"outputs": distance(summed(part.detach()), outputs.detach())}
-    for name, group in groups.items():
-        expected = true[name].grad[own(rank, name)]
-        kind = name.replace(" ", "_")
-        report[f"{kind}_alone"] = distance(ours[name].grad, expected)
-        report[f"{kind}_summed"] = distance(summed(ours[name].grad, group), expected)
-    report["largest_summed"] = max(report[name] for name in report if name.endswith("summed"))
-    if rank == 0:
-        for name, error in report.items():
-            print(f"{name:>17}: relative error {error:.1e}")
-    dist.barrier()
-    time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
-    dist.destroy_process_group()
-    return [report]
-
-
-if __name__ == "__main__":
-    report = main()
+dist.init_process_group("gloo")
+torch.set_default_dtype(torch.float64)
+torch.manual_seed(0)
+rank, size = dist.get_rank(), dist.get_world_size()
+pairs = dist.new_group([0, 1]), dist.new_group([2, 3])  # every rank creates every group
+groups = {"key": pairs[rank // 2], "value": pairs[rank // 2], "shared_key": dist.group.WORLD}
+whole, ours = {}, {}
+for name, num in HEADS.items():
+    width = HEAD // 2 if name in ("key", "shared_key") else HEAD
+    whole[name] = (torch.randn(num, WIDTH, width) / 4).requires_grad_()
+    first = rank * num // size  # the head that this rank has
+    ours[name] = whole[name][first : first + 1].detach().requires_grad_()
+inputs, arriving = torch.randn(2, 2, 16, WIDTH)  # the second is the gradient of the outputs
+outputs, part = attention(whole, inputs), attention(ours, inputs)
+outputs.backward(arriving)
+part.backward(arriving)  # backward through the sum of the outputs is the identity
+facts = {"outputs": relative_error(part.detach(), outputs.detach(), dist.group.WORLD)}
+for name, group in groups.items():
+    first = rank * HEADS[name] // size
+    true = whole[name].grad[first : first + 1]
+    facts[f"{name}_alone"] = relative_error(ours[name].grad, true)
+    facts[f"{name}_summed"] = relative_error(ours[name].grad, true, group)
+if rank == 0:
+    for name, error in facts.items():
+        print(f"{name:>17}: relative error {error:.1e}")
+dist.barrier()
+time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
+dist.destroy_process_group()
+alone, summed = ([facts[f"{name}_{way}"] for name in groups] for way in ("alone", "summed"))
+report = [facts | {"smallest_alone": min(alone), "largest_summed": max(summed)}]

@@ -21,13 +21,13 @@ y = part.clone()
 dist.all_reduce(y)
 
 whole = torch.relu(x @ first) @ second
+results = {"x": x, "columns": columns, "hidden": hidden, "rows": rows, "part": part, "sum": y}
+lines = {f"{name}_{n}": line.tolist() for name, of in results.items() for n, line in enumerate(of)}
 report = [None] * size
-dist.all_gather_object(report, {"hidden": hidden[0].tolist(), "part": part[0].tolist()})
+dist.all_gather_object(report, {**lines, "difference": (y - whole).abs().max().item()})
 if rank == 0:
-    for other, results in enumerate(report):
-        print(f"rank {other}: hidden features {results['hidden']}, partial sum {results['part']}")
+    for other, one in enumerate(report):
+        print(f"rank {other}: hidden features {one['hidden_0']}, partial sum {one['part_0']}")
     print(f"sum over the ranks: {y[0].tolist()}")
     print(f"one process:        {whole[0].tolist()}")
-apart = (y - whole).abs().max().item()
-report = [{"difference": apart, "part": part[0, 0].item(), "sum": y[0, 0].item()}]
 dist.destroy_process_group()
