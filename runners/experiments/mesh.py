@@ -199,7 +199,8 @@ def cube(strategy: str = "composed", **settings: int | float) -> Declaration[Set
 
 
 HSDP: dict[str, Any] = {"num_replicas": 2, "num_shards": 2}
-HSDP_TENSOR = {**HSDP, "num_tensor_ranks": 2}
+FSDP_TENSOR: dict[str, Any] = {"num_shards": 2, "num_tensor_ranks": 2}
+HSDP_TENSOR = HSDP | FSDP_TENSOR
 slowed = partial(replace, passes=("timed",), nature="paced")
 refused = partial(replace, passes=("timed",), expected="failed")
 LIGHTER = {
@@ -211,8 +212,9 @@ LIGHTER = {
 }
 HEAVIER = {
     "hsdp": over("hsdp", **HSDP),
-    "fsdp_tensor": over("fsdp_tensor", num_shards=2, num_tensor_ranks=2),
+    "fsdp_tensor": over("fsdp_tensor", **FSDP_TENSOR),
     "hsdp_tensor": over("hsdp_tensor", **HSDP_TENSOR),
+    "clipped_fsdp_tensor": refused(over("fsdp_tensor", "clipped_at_once", **FSDP_TENSOR)),
     "doubled_shards": cube(num_shards=4),
     "doubled_tensor": cube(num_tensor_ranks=4),
     "doubled_stages": cube(num_stages=4),
