@@ -207,7 +207,6 @@ LIGHTER = {
     "single": replace(over("single"), passes=("metered",)),
     "fsdp_pipeline": over("fsdp_pipeline", num_stages=2, num_shards=2),
     "cube": cube(),
-    "paced": slowed(cube("paced", forward_seconds=0.1, num_steps=2)),
     "clipped_at_once": refused(over("hsdp_tensor", "clipped_at_once", **HSDP_TENSOR)),
 }
 HEAVIER = {
@@ -218,6 +217,7 @@ HEAVIER = {
     "doubled_shards": cube(num_shards=4),
     "doubled_tensor": cube(num_tensor_ranks=4),
     "doubled_stages": cube(num_stages=4),
+    "paced": slowed(cube("paced", forward_seconds=0.2, num_steps=2)),
     "paced_stages": slowed(cube("paced", num_stages=4, forward_seconds=0.2, num_steps=2)),
 }
 RUNS = LIGHTER | {name: replace(one, full=True) for name, one in HEAVIER.items()}
