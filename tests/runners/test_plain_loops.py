@@ -15,7 +15,7 @@ from proofbook.runners.experiments import batch_split, pipeline_schedules, shard
 from proofbook.runners.experiments.mixed_precision import LowAdam
 from proofbook.runners.experiments.pipeline_schedules import Diary
 from proofbook.runners.experiments.primitives import LayerSettings, _layer
-from proofbook.runners.training import steps
+from proofbook.runners.training import composed, steps
 from proofbook.runners.training.networks import mlp
 from proofbook.runners.training.teacher import Samples, scaled, teach
 from proofbook.runners.training.text import Text, windows
@@ -245,6 +245,29 @@ def test_the_products_of_a_layer_are_counted(launcher):
     with FlopCounterMode(display=False) as counter:
         _layer(SimpleNamespace(device="cpu"), LayerSettings())()
     assert result.outcomes[0].measures["num_flops"] == counter.get_total_flops()
+
+
+def test_a_gradient_over_three_axes_is_clipped_as_torch_clips_it_in_one_process(launcher):
+    result = launcher.run_pass(find("mesh"), "cube", "timed")
+    settings, losses, norms = find("mesh").runs["cube"].settings, [], []
+    model = SmallGPT(settings.shape).double()
+    composed._fill(SimpleNamespace(seed=42, device="cpu"), model)
+    update = torch.optim.SGD(model.parameters(), settings.learning_rate, composed.MOMENTUM)
+    source = torch.Generator().manual_seed(42)
+    shape = (settings.batch_size, settings.context + 1)
+    drawn = torch.randint(settings.vocabulary, shape, generator=source)
+    for _ in range(settings.num_steps):
+        loss = cross_entropy(model(drawn[:, :-1]).flatten(0, 1), drawn[:, 1:].flatten())
+        loss.backward()
+        losses.append(loss.item())
+        norm = nn.utils.clip_grad_norm_(model.parameters(), settings.most_norm)
+        norms.append(norm.item())
+        update.step()
+        update.zero_grad()
+    assert min(norms) > settings.most_norm
+    for outcome in result.outcomes:
+        assert outcome.measures["losses"] == pytest.approx(losses, rel=1e-12)
+        assert outcome.measures["norms"] == pytest.approx(norms, rel=1e-12)
 
 
 @pytest.mark.parametrize(("name", "between"), [("sometimes", 1), ("sometimes_local", 8)])
