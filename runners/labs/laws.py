@@ -90,6 +90,22 @@ def counts(requirement: str, name: str, number: int) -> Requirement:
     return Requirement(requirement, lambda ranks: comparison.on_each_rank(name, ranks, wrong))
 
 
+def counts_at_most(requirement: str, name: str, num_bytes: float) -> Requirement:
+    """The requirement that each rank returns at most these bytes under `name`, by the bench."""
+
+    def sent(rank: RankResult) -> float:
+        return float(rank.returned[name])
+
+    def wrong(rank: RankResult) -> str:
+        if sent(rank) <= num_bytes:
+            return ""
+        return f"sent {sent(rank):,.0f} {name}, allowed {as_bytes(num_bytes)}"
+
+    return Requirement(
+        requirement, lambda ranks: comparison.on_each_rank(name, ranks, wrong, sent), num_bytes
+    )
+
+
 def sends_in_all(num_bytes: float) -> Requirement:
     """The requirement that a rank sends at most these bytes, as if each call ran over a ring."""
 

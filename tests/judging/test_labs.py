@@ -166,6 +166,31 @@ WORDS = {
         "bytes of its activations": "4 * samples / (n / 2) * width",
         "bytes of its gradients": "4 * width * (width + hidden)",
     },
+    "expert_layer": {
+        "rows of the busiest rank": "busiest",
+        "bytes of a token": "4 * width",
+        "experts": "experts",
+    },
+    "two_tiers": {
+        "bytes of the tensor": "4 * elements",
+        "ranks of a node": "node_ranks",
+        "nodes": "nodes",
+    },
+    "experts_doubled": {
+        "steps": "steps",
+        "bytes of its activations": "4 * samples / n * width",
+        "bytes of the dense layer": "4 * width * width",
+    },
+    "balance_of_batch": {
+        "steps": "steps",
+        "bytes of the weights": "4 * 2 * width * experts",
+        "experts": "experts",
+    },
+    "pushed_from_shard": {
+        "steps": "steps",
+        "bytes of the outputs": "4 * samples * width",
+        "bytes of up and down": "4 * 2 * width * hidden",
+    },
     "slow_head": {
         "steps": "steps",
         "bytes of the activations": "4 * samples * width",

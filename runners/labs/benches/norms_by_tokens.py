@@ -13,7 +13,8 @@ from torch.nn.functional import gelu, layer_norm, mse_loss
 from proofbook.runners.judging.comparison import Tensors
 from proofbook.runners.judging.ranks import JudgedRank
 from proofbook.runners.labs import laws
-from proofbook.runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement, normal
+from proofbook.runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
+from proofbook.runners.labs.training import Batches, batches_of, initial_weights, trained
 
 LEARNING_RATE = 0.5
 SINGLE_NUMBERS_BYTES = 64  # such as a loss that a program adds up over the ranks
@@ -33,44 +34,29 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
 def _weights(case: LabCase, dtype: torch.dtype) -> dict[str, Tensor]:
     width, hidden = case.settings["width"], case.settings["hidden"]
     shapes = {"scale": (width,), "shift": (width,), "up": (width, hidden), "down": (hidden, width)}
-    weights = {}
-    for place, (name, shape) in enumerate(shapes.items()):
-        weights[name] = normal(shape, case.generator(0, place), dtype) / shape[0] ** 0.5
-    return weights
+    return initial_weights(case, shapes, dtype)
 
 
-def _batches(case: LabCase, dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
-    shape = case.settings["tokens"], case.settings["width"]
-    return [
-        (
-            normal(shape, case.generator(1, step), dtype),
-            normal(shape, case.generator(2, step), dtype),
-        )
-        for step in range(case.settings["steps"])
-    ]
+def _batches(case: LabCase, dtype: torch.dtype) -> Batches:
+    return batches_of(case, (case.settings["tokens"], case.settings["width"]), dtype)
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """By name, a rank's weights and the losses after the reader's `train`, metered."""
     weights, batches = _weights(case, torch.float32), _batches(case, torch.float32)
     with rank.metered({"weights": weights, "batches": batches}):
-        trained, losses = program.train(weights, batches, LEARNING_RATE)
-    return {**trained, "losses": torch.tensor([float(loss) for loss in losses])}
+        own, losses = program.train(weights, batches, LEARNING_RATE)
+    return {**own, "losses": torch.tensor([float(loss) for loss in losses])}
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
     """A case's whole weights and losses, by name, after SGD on undivided tokens."""
-    weights = {name: weight.requires_grad_() for name, weight in _weights(case, dtype).items()}
-    optimizer, losses = torch.optim.SGD(list(weights.values()), lr=LEARNING_RATE), []
-    for tokens, targets in _batches(case, dtype):
-        scaled = layer_norm(tokens, tokens.shape[-1:]) * weights["scale"] + weights["shift"]
-        outputs = tokens + gelu(scaled @ weights["up"]) @ weights["down"]
-        loss = mse_loss(outputs, targets)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return {name: one.detach() for name, one in weights.items()} | {"losses": torch.stack(losses)}
+    return trained(_weights(case, dtype), _batches(case, dtype), _loss, LEARNING_RATE)
+
+
+def _loss(weights: Mapping[str, Tensor], tokens: Tensor, targets: Tensor) -> Tensor:
+    scaled = layer_norm(tokens, tokens.shape[-1:]) * weights["scale"] + weights["shift"]
+    return mse_loss(tokens + gelu(scaled @ weights["up"]) @ weights["down"], targets)
 
 
 def _part(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:

@@ -13,7 +13,8 @@ from torch.nn.functional import gelu, mse_loss
 from proofbook.runners.judging.comparison import Tensors
 from proofbook.runners.judging.ranks import JudgedRank
 from proofbook.runners.labs import laws
-from proofbook.runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement, normal
+from proofbook.runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
+from proofbook.runners.labs.training import Batches, batches_of, initial_weights
 
 LEARNING_RATE = 0.2
 NUM_TENSOR_RANKS = 2
@@ -41,18 +42,11 @@ def mask(shape: Sequence[int], *numbers: int) -> Tensor:
 def _weights(case: LabCase, dtype: torch.dtype) -> dict[str, Tensor]:
     width, hidden = case.settings["width"], case.settings["hidden"]
     shapes = {"stem": (width, width), "up": (width, hidden), "down": (hidden, width)}
-    weights = {}
-    for place, (name, shape) in enumerate(shapes.items()):
-        weights[name] = normal(shape, case.generator(0, place), dtype) / shape[0] ** 0.5
-    return weights
+    return initial_weights(case, shapes, dtype)
 
 
-def _batches(case: LabCase, dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
-    shape, batches = (case.settings["samples"], case.settings["width"]), []
-    for step in range(case.settings["steps"]):
-        pair = (normal(shape, case.generator(kind, step), dtype) for kind in (1, 2))
-        batches.append((next(pair), next(pair)))
-    return batches
+def _batches(case: LabCase, dtype: torch.dtype) -> Batches:
+    return batches_of(case, (case.settings["samples"], case.settings["width"]), dtype)
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
