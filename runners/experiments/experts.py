@@ -226,7 +226,7 @@ class Settings(RunSettings):
     learning_rate: Factor = 0.1
     equal_parts = (("num_experts", "world_size"),)
 
-    @property
+    @closed_form
     def num_skewed_tokens(self) -> int:
         """Tokens of a rank that all choose the same experts, which are on the first rank."""
         return self.num_tokens * self.skewed_percent // 100
@@ -248,13 +248,13 @@ class Settings(RunSettings):
 
     @closed_form
     def predicted_bytes(self) -> int:
-        """Payload of a step: rows four times and the counts, or weights gathered twice and reduced.
+        """Payload of a step: rows four times, or weights gathered twice and reduced once.
 
         Source: gshard.
         """
         if self.strategy == "gathered":
             return 3 * self.experts_bytes
-        return 4 * self.rows_bytes + 8 * self.num_experts
+        return 4 * self.rows_bytes
 
     def closed_forms(self) -> dict[str, Setting]:
         """By name: those of the base class, rows on the busiest rank, tokens that send as much."""
