@@ -23,10 +23,14 @@ def shares_and_scores(tokens):
     return scores.argmax(-1).bincount(minlength=EXPERTS) / len(tokens), scores.mean(0)
 
 
+def mean_of_ranks(tensor):
+    dist.all_reduce(tensor)
+    return tensor / size
+
+
 shares, scores = shares_and_scores(samples[rank])
 balance = EXPERTS * (shares * scores).sum()
-dist.all_reduce(balance)
-balance /= size  # as gradients are averaged
+balance = mean_of_ranks(balance)  # as gradients are averaged
 
 shares, scores = shares_and_scores(samples.flatten(0, 1))
 whole = EXPERTS * (shares * scores).sum()
