@@ -138,9 +138,9 @@ NUM_MICROBATCHES = 2
 class DispatchSettings(RunSettings):
     """Layers of attention and experts of a set duration, and the rows that a link passes."""
 
-    rows_bytes: Count = 1 << 20  # of a microbatch
+    rows_bytes: Count = 1 << 21  # of a microbatch
     num_layers: Count = 2
-    layer_milliseconds: Count = 20  # of attention, and of experts with an even share of the rows
+    layer_milliseconds: Count = 40  # of attention, and of experts with an even share of the rows
     skewed_percent: CountOrZero = 0  # of the rows, which go to rank 0 beside its even share
     link_bits_per_second: Count = 400 * MEGABIT
     num_steps: Settled = 8
