@@ -37,23 +37,30 @@ def composed(rank: Rank[Settings]) -> None:
     """Train over all axes of the mesh: beside one process, or counted axis by axis."""
     mesh = mesh_of(rank, rank.settings.axes)
     training = Training(rank, mesh, torch.float32 if rank.is_metered else torch.float64)
-    rank.watch(training.module, training.optimizer)
+    optimizer = _optimizer(training)
+    rank.watch(training.module, optimizer)
     if not rank.is_metered:
-        _compare(rank, training)
+        _compare(rank, training, optimizer)
         return
     axes = AxisMeter(mesh) if mesh else None
     for _ in rank.steps(rank.settings.num_steps):
         with axes if axes and rank.step_index == NUM_METERED_STEPS - 1 else nullcontext():
-            training.update()
+            training.update(optimizer)
     for name, count in axes.measured().items() if axes else ():
         rank.measure(name, count, unit="bytes" if name.endswith("_bytes") else "calls")
 
 
-def _compare(rank: Rank[Settings], training: Training) -> None:
+def _optimizer(training: Training) -> torch.optim.Optimizer:
+    rate = training.settings.learning_rate
+    return torch.optim.SGD(training.groups, lr=rate, momentum=MOMENTUM)
+
+
+def _compare(rank: Rank[Settings], training: Training, optimizer: torch.optim.Optimizer) -> None:
     """Train over the mesh, then in this process alone, and record by how much they differ."""
     steps, alone = range(rank.settings.num_steps), Training(rank, None, torch.float64)
-    own, norms = zip(*[training.update() for _ in steps], strict=True)
-    true_losses, true_norms = zip(*[alone.update() for _ in steps], strict=True)
+    own, norms = zip(*[training.update(optimizer) for _ in steps], strict=True)
+    true_optimizer = _optimizer(alone)
+    true_losses, true_norms = zip(*[alone.update(true_optimizer) for _ in steps], strict=True)
     by_step = zip(*of_all_ranks(rank, own), strict=True)
     losses = [fmean(loss for loss in of if loss is not None) for of in by_step]
     true = {name: parameter.detach() for name, parameter in alone.module.named_parameters()}
@@ -96,7 +103,7 @@ def paced(rank: Rank[Settings]) -> None:
         training.backward()
         dist.barrier()
         idle = 1 - sum(busy) / (time.perf_counter() - start)
-        training.optimizer.zero_grad()
+        training.module.zero_grad()
     rank.measure("idle_share", round(idle, 5), unit="share", repeats="clock")
 
 
@@ -114,6 +121,7 @@ def _lasting(act: Callable[..., Any], seconds: float, busy: list[float]) -> Call
 
 
 QUESTION = "What does each axis of a mesh carry when one model is split in three ways at once?"
+MOMENTUM = 0.9
 
 
 class Settings(TransformerSettings):
@@ -218,7 +226,7 @@ HEAVIER = {
     "doubled_tensor": cube(num_tensor_ranks=4),
     "doubled_stages": cube(num_stages=4),
     "paced": slowed(cube("paced", forward_seconds=0.2, num_steps=2)),
-    "paced_stages": slowed(cube("paced", num_stages=4, forward_seconds=0.2, num_steps=2)),
+    "paced_stages": slowed(cube("paced", num_stages=4, forward_seconds=0.3, num_steps=2)),
 }
 RUNS = LIGHTER | {name: replace(one, full=True) for name, one in HEAVIER.items()}
 TRIED_WITH = {"paced": {"forward_seconds": 0.02}, "paced_stages": {"forward_seconds": 0.02}}

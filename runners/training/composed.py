@@ -32,7 +32,6 @@ from proofbook.runners.training.transformer_model import (
 )
 
 DATA_AXES = ("replicate", "shard")
-MOMENTUM = 0.9
 
 
 def mesh_of(rank: Rank[Any], axes: Mapping[str, int]) -> DeviceMesh | None:
@@ -54,9 +53,7 @@ class Training:
             self.module = self._own_layers().to(dtype)
             self._divide()
             _fill(rank, self.module)
-        self.groups = groups_of_a_kind(self.module)
-        rate = self.settings.learning_rate
-        self.optimizer = torch.optim.SGD(self.groups, lr=rate, momentum=MOMENTUM)
+        self.groups = groups_of_a_kind(self.module)  # a mesh each, also for an optimizer
         self.tokens, self.targets = self._own_samples()
         if self.num_stages > 1 and mesh:
             of_stage = (self.module, self.index, self.num_stages, rank.device)
@@ -64,12 +61,12 @@ class Training:
             num_parts = self.settings.num_microbatches
             self.schedule = Schedule1F1B(self.stage, num_parts, loss_fn=next_token_loss)
 
-    def update(self) -> tuple[float | None, float]:
+    def update(self, optimizer: torch.optim.Optimizer) -> tuple[float | None, float]:
         """Take a step: the loss of the own samples, on the last stage; the gradient's norm."""
         loss = self.backward()
         norm = self._clip()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
         return loss, norm
 
     def backward(self) -> float | None:

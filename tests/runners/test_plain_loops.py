@@ -252,7 +252,7 @@ def test_a_gradient_over_three_axes_is_clipped_as_torch_clips_it_in_one_process(
     settings, losses, norms = find("mesh").runs["cube"].settings, [], []
     model = SmallGPT(settings.shape).double()
     composed._fill(SimpleNamespace(seed=42, device="cpu"), model)
-    update = torch.optim.SGD(model.parameters(), settings.learning_rate, composed.MOMENTUM)
+    update = torch.optim.SGD(model.parameters(), settings.learning_rate, momentum=0.9)
     source = torch.Generator().manual_seed(42)
     shape = (settings.batch_size, settings.context + 1)
     drawn = torch.randint(settings.vocabulary, shape, generator=source)
