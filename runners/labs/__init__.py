@@ -5,7 +5,7 @@ reader begins with, `solved.py` a solution, and `wrong.yml` programs that people
 differences from it, each with the requirement that has to fail first.
 
 Its *bench* in `benches/` says what the reader's code is called with, what one process computes
-instead, and the requirements, which `laws` makes. `grading` runs a file against a bench, `shelf`
-finds labs and keeps what is solved, and `command` is `python -m runners lab`. The grader is for
-honest mistakes: it is no security boundary.
+instead, and the requirements, which `laws` makes; `training` has what benches of training programs
+share. `grading` runs a file against a bench, `shelf` finds labs and keeps what is solved, and
+`command` is `python -m runners lab`. The grader is for honest mistakes: it is no security boundary.
 """

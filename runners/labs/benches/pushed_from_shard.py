@@ -67,7 +67,8 @@ def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
         optimizer.step()
         for name, weight in weights.items():
             served[SERVED.format(name)].append(weight.detach().clone())
-    return {name: torch.stack(each) for name, each in served.items()} | weights
+    after = {name: torch.stack(each) for name, each in served.items()}
+    return after | {name: weight.detach() for name, weight in weights.items()}
 
 
 def _part(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:

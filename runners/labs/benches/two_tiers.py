@@ -38,14 +38,16 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     tensor = _tensor(case, rank.rank, torch.float32)
     with rank.metered({"tensor": tensor}), meter:
         total = program.all_reduce(tensor, *groups)
-    sent = dict.fromkeys((WITHIN, BETWEEN), 0.0)
-    for name, number in meter.measured().items():
-        axis, _, operation = name.removesuffix("_bytes").partition("_")
-        if name.endswith("_bytes") and axis == "within":
-            sent[WITHIN] += number * RING[operation](sizes["within"])
-        elif name.endswith("_bytes"):  # a group of all ranks is on no axis, and spans nodes
-            sent[BETWEEN] += number * RING[operation.removeprefix("axis_")](sizes["between"])
-    return {"sum": total, **{name: torch.tensor(round(number)) for name, number in sent.items()}}
+    measured, returned = meter.measured(), {"sum": total}
+    # A group of all ranks is on no axis, and spans nodes.
+    for tier, axes in {WITHIN: ["within"], BETWEEN: ["between", "no_axis"]}.items():
+        payloads = (
+            measured.get(f"{axis}_{operation}_bytes", 0) * by_ring(sizes[axes[0]])
+            for axis in axes
+            for operation, by_ring in RING.items()
+        )
+        returned[tier] = torch.tensor(round(sum(payloads)))
+    return returned
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
