@@ -171,7 +171,6 @@ class DispatchSettings(RunSettings):
 
 paced = partial(
     Declaration,
-    world_size=SIDE * SIDE,
     passes=("timed",),
     nature="paced",
     only_on_cpu=True,
@@ -184,7 +183,7 @@ class _AxisLinks:
     QUESTION = "Which axis of a mesh belongs on the fast links?"
     STRATEGIES = {"tensor_within": axes, "tensor_between": axes}
     RUNS = {
-        f"{strategy}{suffix}": paced(strategy, settings=settings, needs_group=False)
+        f"{strategy}{suffix}": paced(strategy, 4, settings, needs_group=False)
         for suffix, settings in (("", AxisSettings()), ("_few_tokens", FEW_TOKENS))
         for strategy in ("tensor_within", "tensor_between")
     }
@@ -194,9 +193,9 @@ class _AxisLinks:
 class _Dispatch:
     QUESTION = "Can tokens travel to their experts while others compute?"
     RUNS = {
-        "in_turn": paced("in_turn", settings=DispatchSettings()),
-        "overlapped": paced("overlapped", settings=DispatchSettings()),
-        "skewed": paced("in_turn", settings=DispatchSettings(skewed_percent=50)),
+        "in_turn": paced("in_turn", 2, DispatchSettings()),
+        "overlapped": paced("overlapped", 2, DispatchSettings()),
+        "skewed": paced("in_turn", 2, DispatchSettings(skewed_percent=50)),
     }
     TRIED_WITH = {"*": {"num_steps": 4, "rows_bytes": 1 << 16}}
 
