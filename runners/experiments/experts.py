@@ -111,7 +111,8 @@ class Mixture(nn.Module):
             outputs = self.experts(rows, chosen.flatten())
         self.counts = counts
         outputs = outputs.unflatten(0, chosen.shape) * shares[..., None]
-        return hidden + outputs.sum(1)
+        summed: Tensor = hidden + outputs.sum(1)
+        return summed
 
     def _sent(self, rows: Tensor, experts: Tensor, counts: Tensor) -> Tensor:
         """Counts first, then the rows to the ranks of their experts, and the outputs back."""
@@ -273,10 +274,10 @@ run = partial(Declaration, world_size=4, only_on_cpu=True)
 RUNS = {
     "routed": run("routed", settings=Settings()),
     "even": run("sent", settings=Settings()),
-    "skewed_25": run("sent", settings=Settings(skewed_percent=25)),
+    "skewed_25": run("sent", settings=Settings(skewed_percent=25), full=True),
     "skewed_50": run("sent", settings=Settings(skewed_percent=50)),
-    "many_tokens": run("sent", settings=Settings(num_tokens=1024)),
+    "many_tokens": run("sent", settings=Settings(num_tokens=1024), full=True),
     "gathered": run("gathered", settings=Settings()),
-    "gathered_many_tokens": run("gathered", settings=Settings(num_tokens=1024)),
+    "gathered_many_tokens": run("gathered", settings=Settings(num_tokens=1024), full=True),
 }
 TRIED_WITH = {"*": {"num_steps": 4, "num_tokens": 64}}
