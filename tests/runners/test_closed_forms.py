@@ -209,3 +209,22 @@ def test_failures_at_random_take_on_average_what_the_closed_form_says():
     assert replay(never, 4, 10, seed=0) == pytest.approx(3 * (4 * 0.01 + 0.05))
     taken = mean(replay(COSTS, 100, 10000, seed) for seed in range(400))
     assert taken == pytest.approx(expected_seconds(COSTS, 100, 10000), rel=0.01)
+
+
+def test_tokens_travel_to_experts_as_ranks_that_ran_sent_them():
+    trace = read(Path("content/traces/reference-cpu-2c/experts.json"))
+    for name in ("even", "many_tokens"):
+        run = trace.runs[name]
+        settings = run.settings
+        shape = changed(
+            SHAPES["mixtral-8x7b"], num_layers=1, hidden_size=settings["width"],
+            num_experts=settings["num_experts"], num_active_experts=settings["num_chosen"],
+        )  # fmt: skip
+        question = asked(
+            f"fsdp.{run.world_size}+ep.{run.world_size}", run.world_size, shape,
+            sequence=settings["num_tokens"], global_batch=run.world_size, precision="fp32",
+        )  # fmt: skip
+        calls = closed_form.answer(question).ranks[0].calls
+        (planned,) = (call.bytes for call in calls if call.axis == "expert")
+        counts = 8 * settings["num_experts"]
+        assert run.ranks[0].measures["travelled_bytes"] == planned + counts
