@@ -25,7 +25,8 @@ for _ in range(STEPS):
     loss.backward()
     for parameter in dense.parameters():
         dist.all_reduce(parameter.grad)
-        parameter.grad /= size
+    for parameter in [*dense.parameters(), *expert.parameters()]:
+        parameter.grad /= size  # the loss is the mean of the ranks' losses
     square = nn.utils.get_total_norm([p.grad for p in expert.parameters()]) ** 2
     dist.all_reduce(square)
     norm = (square + nn.utils.get_total_norm([p.grad for p in dense.parameters()]) ** 2).sqrt()

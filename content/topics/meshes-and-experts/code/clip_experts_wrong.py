@@ -25,7 +25,8 @@ for _ in range(STEPS):
     loss.backward()
     for parameter in dense.parameters():
         dist.all_reduce(parameter.grad)
-        parameter.grad /= size
+    for parameter in [*dense.parameters(), *expert.parameters()]:
+        parameter.grad /= size  # the loss is the mean of the ranks' losses
     nn.utils.clip_grad_norm_([*dense.parameters(), *expert.parameters()], LARGEST_NORM)
     optimizer.step()
 

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 NUM_TOKENS, WIDTH, NUM_EXPERTS, NUM_CHOSEN = 512, 16, 8, 2
-CAPACITIES = {"capacity_100": 1.0, "capacity_150": 1.5, "capacity_300": 3.0}
+CAPACITIES = {"capacity_100": 1.0, "capacity_150": 1.5, "capacity_400": NUM_EXPERTS / NUM_CHOSEN}
 # Rows are what tokens become: one for each expert that they choose.
 NUM_ROWS = NUM_TOKENS * NUM_CHOSEN
 

@@ -20,9 +20,10 @@ def nodes_of(scores):
     return scores.topk(NUM_CHOSEN).indices // (NUM_EXPERTS // NUM_NODES)
 
 
-def num_nodes(nodes):
-    """The mean number of different nodes of a token."""
-    return torch.nn.functional.one_hot(nodes, NUM_NODES).amax(1).sum(1).double().mean().item()
+def num_other_nodes(nodes):
+    """The mean number of different nodes that a token leaves its own for; all are of node 0."""
+    visited = torch.nn.functional.one_hot(nodes, NUM_NODES).amax(1)
+    return visited[:, 1:].sum(1).double().mean().item()
 
 
 free = nodes_of(scores)
@@ -34,13 +35,13 @@ limited = nodes_of(by_node.where(is_best[..., None], 0).flatten(1))
 # Choices of which none is on a given node.
 elsewhere = math.comb(NUM_EXPERTS - NUM_EXPERTS // NUM_NODES, NUM_CHOSEN)
 report = {
-    "copies_by_expert": (free != 0).sum(1).double().mean().item(),  # all tokens are of node 0
-    "nodes_free": num_nodes(free),
-    "nodes_limited": num_nodes(limited),
-    "nodes_predicted": NUM_NODES * (1 - elsewhere / math.comb(NUM_EXPERTS, NUM_CHOSEN)),
+    "copies_by_expert": (free != 0).sum(1).double().mean().item(),
+    "copies_free": num_other_nodes(free),
+    "copies_limited": num_other_nodes(limited),
+    "copies_predicted": (NUM_NODES - 1) * (1 - elsewhere / math.comb(NUM_EXPERTS, NUM_CHOSEN)),
 }
-print(f"one copy for each expert: {report['copies_by_expert']:.2f} copies leave the node")
-print(f"one for each node:        {report['nodes_free']:.2f} nodes")
-print(f"at most {LIMIT} nodes:          {report['nodes_limited']:.2f} nodes")
+print(f"one copy for each expert: {report['copies_by_expert']:.2f} copies to other nodes")
+print(f"one copy for each node:   {report['copies_free']:.2f}")
+print(f"at most {LIMIT} nodes:          {report['copies_limited']:.2f}")
 report = [report]
 dist.destroy_process_group()
