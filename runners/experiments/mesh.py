@@ -213,13 +213,15 @@ slowed = partial(replace, passes=("timed",), nature="paced")
 refused = partial(replace, passes=("timed",), expected="failed")
 LIGHTER = {
     "single": replace(over("single"), passes=("metered",)),
+    "ddp_pipeline": over("ddp_pipeline", num_stages=2, num_replicas=2),
     "fsdp_pipeline": over("fsdp_pipeline", num_stages=2, num_shards=2),
+    "fsdp_tensor": over("fsdp_tensor", **FSDP_TENSOR),
+    "hsdp": over("hsdp", **HSDP),
     "cube": cube(),
     "clipped_at_once": refused(over("hsdp_tensor", "clipped_at_once", **HSDP_TENSOR)),
 }
 HEAVIER = {
-    "hsdp": over("hsdp", **HSDP),
-    "fsdp_tensor": over("fsdp_tensor", **FSDP_TENSOR),
+    "fsdp": over("fsdp", num_shards=4),
     "hsdp_tensor": over("hsdp_tensor", **HSDP_TENSOR),
     "clipped_fsdp_tensor": refused(over("fsdp_tensor", "clipped_at_once", **FSDP_TENSOR)),
     "doubled_shards": cube(num_shards=4),
