@@ -1,4 +1,4 @@
-"""One transformer over a mesh of ranks: data shards, tensor parallelism and stages at once.
+"""One transformer over a mesh of ranks: replicas, shards, tensor parallelism and stages at once.
 
 A rank has its stage of the model, its part of each projection, and its shard of both. The same
 program runs in float64 beside one process, update by update, and in float32 under the meters.
@@ -120,7 +120,7 @@ def _lasting(act: Callable[..., Any], seconds: float, busy: list[float]) -> Call
     return action
 
 
-QUESTION = "What does each axis of a mesh carry when one model is split in three ways at once?"
+QUESTION = "What does each axis of a mesh carry when one model is split in several ways at once?"
 MOMENTUM = 0.9
 
 
