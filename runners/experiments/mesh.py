@@ -3,7 +3,7 @@
 A rank has its stage of the model, its part of each projection, and its shard of both. The same
 program runs in float64 beside one process, update by update, and in float32 under the meters.
 
-    python -m runners run mesh
+    python -m runners run hybrid mesh
 """
 
 from __future__ import annotations
@@ -120,7 +120,6 @@ def _lasting(act: Callable[..., Any], seconds: float, busy: list[float]) -> Call
     return action
 
 
-QUESTION = "What does each axis of a mesh carry when one model is split in several ways at once?"
 MOMENTUM = 0.9
 
 
@@ -213,15 +212,13 @@ slowed = partial(replace, passes=("timed",), nature="paced")
 refused = partial(replace, passes=("timed",), expected="failed")
 LIGHTER = {
     "single": replace(over("single"), passes=("metered",)),
-    "ddp_pipeline": over("ddp_pipeline", num_stages=2, num_replicas=2),
     "fsdp_pipeline": over("fsdp_pipeline", num_stages=2, num_shards=2),
-    "fsdp_tensor": over("fsdp_tensor", **FSDP_TENSOR),
-    "hsdp": over("hsdp", **HSDP),
     "cube": cube(),
     "clipped_at_once": refused(over("hsdp_tensor", "clipped_at_once", **HSDP_TENSOR)),
 }
 HEAVIER = {
-    "fsdp": over("fsdp", num_shards=4),
+    "hsdp": over("hsdp", **HSDP),
+    "fsdp_tensor": over("fsdp_tensor", **FSDP_TENSOR),
     "hsdp_tensor": over("hsdp_tensor", **HSDP_TENSOR),
     "clipped_fsdp_tensor": refused(over("fsdp_tensor", "clipped_at_once", **FSDP_TENSOR)),
     "doubled_shards": cube(num_shards=4),
@@ -230,5 +227,24 @@ HEAVIER = {
     "paced": slowed(cube("paced", forward_seconds=0.2, num_steps=2)),
     "paced_stages": slowed(cube("paced", num_stages=4, forward_seconds=0.3, num_steps=2)),
 }
-RUNS = LIGHTER | {name: replace(one, full=True) for name, one in HEAVIER.items()}
-TRIED_WITH = {"paced": {"forward_seconds": 0.02}, "paced_stages": {"forward_seconds": 0.02}}
+shallow = partial(over, num_layers=2, num_steps=5)
+
+
+class _Hybrid:
+    QUESTION = "What does each axis of the mesh carry when a model is split in two ways at once?"
+    RUNS = {
+        "single": shallow("single"),
+        "ddp_pipeline": shallow("ddp_pipeline", num_stages=2, num_replicas=2),
+        "fsdp_tensor": shallow("fsdp_tensor", **FSDP_TENSOR),
+        "hsdp": shallow("hsdp", **HSDP),
+        "fsdp": replace(shallow("fsdp", num_shards=4), full=True),
+    }
+
+
+class _Mesh:
+    QUESTION = "What does each axis of a mesh carry when one model is split in three ways at once?"
+    RUNS = LIGHTER | {name: replace(one, full=True) for name, one in HEAVIER.items()}
+    TRIED_WITH = {"paced": {"forward_seconds": 0.02}, "paced_stages": {"forward_seconds": 0.02}}
+
+
+EXPERIMENTS = {"hybrid": _Hybrid, "mesh": _Mesh}
