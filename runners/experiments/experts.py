@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -28,33 +27,10 @@ from proofbook.runners.core.declared.settings import (
     Factor,
     RunSettings,
     Settled,
-    closed_form,
 )
 from proofbook.runners.core.meters.collectives import AxisMeter
-from proofbook.runners.core.meters.memory import local
 from proofbook.runners.core.ranks.rank import NUM_METERED_STEPS, Rank
 from proofbook.runners.core.trace.schema import Setting
-
-
-class Router(nn.Module):
-    """Which experts each token goes to, and how much each of them counts."""
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self.scores = nn.Linear(settings.width, settings.num_experts, bias=False)
-        self.settings = settings
-
-    def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(tokens, width) → shares and experts, (tokens, choices) each, and the smallest margin."""
-        settings = self.settings
-        scores = self.scores(tokens).softmax(-1)
-        best = scores.topk(settings.num_chosen + 1).values
-        margin = (best[:, -2] - best[:, -1]).min()
-        chosen = scores.topk(settings.num_chosen).indices
-        if settings.strategy != "routed":
-            chosen = _experts_by_place(settings, len(tokens))
-        shares = scores.gather(1, chosen)
-        return shares / shares.sum(-1, keepdim=True), chosen, margin
 
 
 def _experts_by_place(settings: Settings, num_tokens: int) -> Tensor:
@@ -88,7 +64,8 @@ class Mixture(nn.Module):
     def __init__(self, settings: Settings, rank: int, size: int) -> None:
         super().__init__()
         self.below = nn.Linear(settings.width, settings.width)
-        self.router, self.settings, self.size = Router(settings), settings, size
+        self.router = nn.Linear(settings.width, settings.num_experts, bias=False)
+        self.settings, self.size = settings, size
         self.experts = Experts(settings, settings.num_experts // size)
         source = torch.Generator().manual_seed(settings.seed)
         with torch.no_grad():  # all ranks draw the whole model, and each takes its part
@@ -99,23 +76,27 @@ class Mixture(nn.Module):
                 parameter.copy_(whole.chunk(size)[rank] if is_part else whole)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(tokens, width) → the same; remembers margin, received rows and the busiest expert."""
+        """(tokens, width) → the same; remembers how many rows it received."""
         hidden = self.below(tokens)
-        shares, chosen, self.margin = self.router(hidden)
-        rows = hidden.repeat_interleave(self.settings.num_chosen, 0)
-        counts = chosen.flatten().bincount(minlength=self.settings.num_experts)
-        if self.size > 1:
-            outputs = self._sent(rows, chosen.flatten(), counts)
-        else:
-            self.num_received = len(rows)
-            outputs = self.experts(rows, chosen.flatten())
-        self.counts = counts
-        outputs = outputs.unflatten(0, chosen.shape) * shares[..., None]
-        summed: Tensor = hidden + outputs.sum(1)
+        shares, chosen, _ = self.route(hidden)
+        rows, experts = hidden.repeat_interleave(self.settings.num_chosen, 0), chosen.flatten()
+        self.num_received = len(rows)
+        outputs = self._sent(rows, experts) if self.size > 1 else self.experts(rows, experts)
+        summed: Tensor = hidden + (outputs.unflatten(0, chosen.shape) * shares[..., None]).sum(1)
         return summed
 
-    def _sent(self, rows: Tensor, experts: Tensor, counts: Tensor) -> Tensor:
+    def route(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(tokens, width) → shares and experts, (tokens, choices) each, and the smallest margin."""
+        scores = self.router(tokens).softmax(-1)
+        best, order = scores.topk(self.settings.num_chosen + 1)
+        is_routed = self.settings.strategy == "routed"
+        chosen = order[:, :-1] if is_routed else _experts_by_place(self.settings, len(tokens))
+        shares = scores.gather(1, chosen)
+        return shares / shares.sum(-1, keepdim=True), chosen, (best[:, -2] - best[:, -1]).min()
+
+    def _sent(self, rows: Tensor, experts: Tensor) -> Tensor:
         """Counts first, then the rows to the ranks of their experts, and the outputs back."""
+        counts = experts.bincount(minlength=self.settings.num_experts)
         order, arriving = experts.argsort(stable=True), torch.empty_like(counts)
         dist.all_to_all_single(arriving, counts)
         sent, received = (of.view(self.size, -1).sum(1).tolist() for of in (counts, arriving))
@@ -170,10 +151,11 @@ def _train(rank: Rank[Settings], model: Mixture, whole: Mixture | None) -> None:
         optimizer.zero_grad()
         losses.append(loss.detach())
         if whole and oracle:
-            _dense_loss(whole, *samples.double().flatten(1, 2)).backward()
+            true_loss, margin = _dense_loss(whole, *samples.double().flatten(1, 2))
+            true_loss.backward()
             oracle.step()
             oracle.zero_grad()
-            margins.append(float(whole.margin))
+            margins.append(margin.item())
     rank.count_samples(settings.num_tokens)
     rank.measure("num_received_rows", model.num_received, unit="rows")
     if axes:  # tokens or weights, before the gradients of dense layers are summed
@@ -187,28 +169,29 @@ def _train(rank: Rank[Settings], model: Mixture, whole: Mixture | None) -> None:
         rank.measure("weights_difference", _apart(rank, model, whole))
 
 
-def _dense_loss(whole: Mixture, tokens: Tensor, targets: Tensor) -> Tensor:
-    """The loss of one process, where each token passes all experts and most outputs count 0."""
+def _dense_loss(whole: Mixture, tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The loss of one process, where each token passes all experts and most outputs count 0.
+
+    And by how much the scores of the last chosen expert and the next one differed at least.
+    """
     hidden = whole.below(tokens)
-    shares, chosen, whole.margin = whole.router(hidden)
+    shares, chosen, margin = whole.route(hidden)
     every = torch.zeros(len(tokens), whole.settings.num_experts, dtype=tokens.dtype)
     every = every.scatter(1, chosen, shares)
     inner = torch.einsum("tw,ewh->teh", hidden, whole.experts.up).relu()
     outputs = torch.einsum("teh,ehw,te->tw", inner, whole.experts.down, every)
-    difference: Tensor = hidden + outputs - targets
-    return difference.square().mean()
+    return (hidden + outputs - targets).square().mean(), margin
 
 
 @torch.no_grad()
 def _apart(rank: Rank[Settings], model: Mixture, whole: Mixture) -> float:
     """The largest difference of a weight, as a share of the largest weight."""
-    pairs: Any = zip(model.named_parameters(), whole.parameters(), strict=True)
-    ends = []
-    for (name, parameter), true in pairs:
-        part = true.chunk(rank.world_size)[rank.rank] if "experts" in name else true
-        ends.append(torch.stack([(local(parameter) - part).abs().max(), part.abs().max()]))
-    difference, largest = torch.stack(ends).amax(0)
-    return float(difference / largest)
+    true = {
+        name: weight.chunk(rank.world_size)[rank.rank] if "experts" in name else weight
+        for name, weight in whole.named_parameters()
+    }
+    apart = max((own - true[name]).abs().max().item() for name, own in model.named_parameters())
+    return apart / max(weight.abs().max().item() for weight in true.values())
 
 
 QUESTION = "What do experts on several ranks store, send and compute, and what does imbalance cost?"
@@ -227,44 +210,29 @@ class Settings(RunSettings):
     learning_rate: Factor = 0.1
     equal_parts = (("num_experts", "world_size"),)
 
-    @closed_form
+    @property
     def num_skewed_tokens(self) -> int:
         """Tokens of a rank that all choose the same experts, which are on the first rank."""
         return self.num_tokens * self.skewed_percent // 100
 
-    @closed_form
-    def rows_bytes(self) -> int:
-        """Bytes of a rank's rows: each token once for each expert that it chooses."""
-        return FLOAT_BYTES * self.num_tokens * self.num_chosen * self.width
-
-    @closed_form
-    def experts_bytes(self) -> int:
-        """Bytes of the weights of all experts."""
-        return FLOAT_BYTES * 2 * self.num_experts * self.width * self.hidden
-
-    @closed_form
-    def kept_row_bytes(self) -> int:
-        """Bytes that an expert keeps of a row for backward: it, and its hidden features."""
-        return FLOAT_BYTES * (self.width + self.hidden)
-
-    @closed_form
-    def predicted_bytes(self) -> int:
-        """Payload of a step: rows four times, or weights gathered twice and reduced once.
-
-        Source: gshard.
-        """
-        if self.strategy == "gathered":
-            return 3 * self.experts_bytes
-        return 4 * self.rows_bytes
-
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: those of the base class, rows on the busiest rank, tokens that send as much."""
+        """By name: bytes of a rank's rows, of all experts, of a step's payload; and rows, tokens.
+
+        A row is a token for one of its experts, which keeps it and its hidden features for
+        backward. Rows travel four times; weights are gathered twice and reduced once. Fewer tokens
+        than the threshold are fewer bytes than the experts. Source: gshard.
+        """
         skewed = self.num_skewed_tokens
+        rows_bytes = FLOAT_BYTES * self.num_tokens * self.num_chosen * self.width
+        experts_bytes = FLOAT_BYTES * 2 * self.num_experts * self.width * self.hidden
         num_busiest = self.num_tokens - skewed + skewed * self.world_size
         return {
-            **super().closed_forms(),
+            "num_skewed_tokens": skewed,
+            "rows_bytes": rows_bytes,
+            "experts_bytes": experts_bytes,
+            "kept_row_bytes": FLOAT_BYTES * (self.width + self.hidden),
+            "predicted_bytes": 3 * experts_bytes if self.strategy == "gathered" else 4 * rows_bytes,
             "num_busiest_rows": num_busiest * self.num_chosen,
-            # Rows travel four times, and FSDP sends three times what the experts take.
             "num_threshold_tokens": 3 * 2 * self.num_experts * self.hidden / (4 * self.num_chosen),
         }
 

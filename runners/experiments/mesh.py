@@ -1,9 +1,9 @@
-"""One transformer over a mesh of ranks: data shards, tensor parallelism and stages at once.
+"""One transformer over a mesh of ranks: replicas, shards, tensor parallelism and stages at once.
 
 A rank has its stage of the model, its part of each projection, and its shard of both. The same
 program runs in float64 beside one process, update by update, and in float32 under the meters.
 
-    python -m runners run mesh
+    python -m runners run hybrid mesh
 """
 
 from __future__ import annotations
@@ -120,7 +120,6 @@ def _lasting(act: Callable[..., Any], seconds: float, busy: list[float]) -> Call
     return action
 
 
-QUESTION = "What does each axis of a mesh carry when one model is split in three ways at once?"
 MOMENTUM = 0.9
 
 
@@ -228,5 +227,24 @@ HEAVIER = {
     "paced": slowed(cube("paced", forward_seconds=0.2, num_steps=2)),
     "paced_stages": slowed(cube("paced", num_stages=4, forward_seconds=0.3, num_steps=2)),
 }
-RUNS = LIGHTER | {name: replace(one, full=True) for name, one in HEAVIER.items()}
-TRIED_WITH = {"paced": {"forward_seconds": 0.02}, "paced_stages": {"forward_seconds": 0.02}}
+shallow = partial(over, num_layers=2, num_steps=5)
+
+
+class _Hybrid:
+    QUESTION = "What does each axis of the mesh carry when a model is split in two ways at once?"
+    RUNS = {
+        "single": shallow("single"),
+        "ddp_pipeline": shallow("ddp_pipeline", num_stages=2, num_replicas=2),
+        "fsdp_tensor": shallow("fsdp_tensor", **FSDP_TENSOR),
+        "hsdp": shallow("hsdp", **HSDP),
+        "fsdp": replace(shallow("fsdp", num_shards=4), full=True),
+    }
+
+
+class _Mesh:
+    QUESTION = "What does each axis of a mesh carry when one model is split in three ways at once?"
+    RUNS = LIGHTER | {name: replace(one, full=True) for name, one in HEAVIER.items()}
+    TRIED_WITH = {"paced": {"forward_seconds": 0.02}, "paced_stages": {"forward_seconds": 0.02}}
+
+
+EXPERIMENTS = {"hybrid": _Hybrid, "mesh": _Mesh}

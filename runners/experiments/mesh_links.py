@@ -85,9 +85,7 @@ def _attention(rank: Rank[DispatchSettings]) -> None:
 
 def _experts(rank: Rank[DispatchSettings]) -> None:
     """Compute as long as the rows of the rank's experts take."""
-    settings = rank.settings
-    share = settings.busiest_share if rank.rank == 0 else settings.other_share
-    time.sleep(settings.layer_milliseconds / 1000 * share)
+    time.sleep(rank.settings.layer_milliseconds / 1000 * rank.settings.share_of(rank.rank))
 
 
 def _send(rank: Rank[DispatchSettings]) -> list[dist.Work | None]:
@@ -109,10 +107,9 @@ def _wait(calls: list[dist.Work | None]) -> None:
             call.wait()
 
 
-def _steps(rank: Rank[RunSettings]) -> Iterator[int]:
-    num_steps = getattr(rank.settings, "num_steps", 1)
-    rank.count_samples(num_steps)
-    yield from rank.steps(num_steps)
+def _steps(rank: Rank[AxisSettings] | Rank[DispatchSettings]) -> Iterator[int]:
+    rank.count_samples(rank.settings.num_steps)
+    yield from rank.steps(rank.settings.num_steps)
 
 
 class AxisSettings(RunSettings):
@@ -127,7 +124,7 @@ class AxisSettings(RunSettings):
     num_steps: Settled = 8
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: those of the base class, and seconds of a step; two ranks send a payload once.
+        """By name: seconds of a step's parts; each of two ranks sends a payload once.
 
         Source: patarasuk-yuan.
         """
@@ -135,7 +132,6 @@ class AxisSettings(RunSettings):
         is_within = self.strategy == "tensor_within"
         tensor, replicas = (within, between) if is_within else (between, within)
         return {
-            **super().closed_forms(),
             "computing_seconds": self.num_layers * self.layer_milliseconds / 1000,
             "tensor_seconds": self.num_layers * self.activation_bytes * tensor,
             "replica_seconds": self.gradient_bytes * replicas,
@@ -155,37 +151,24 @@ class DispatchSettings(RunSettings):
     link_bits_per_second: Count = 400 * MEGABIT
     num_steps: Settled = 8
 
-    @property
-    def busiest_share(self) -> float:
-        """Rows on the busiest rank, as a multiple of an even share."""
-        return 1 + (self.world_size - 1) * self.skewed_percent / 100
-
-    @property
-    def other_share(self) -> float:
-        """Rows on each other rank."""
-        return 1 - self.skewed_percent / 100
+    def share_of(self, rank: int) -> float:
+        """Rows on a rank, as a multiple of an even share; the first rank is the busiest."""
+        return 1 - self.skewed_percent / 100 * (1 if rank else 1 - self.world_size)
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: those of the base class, seconds of computing on the busiest rank, of sending.
+        """By name: seconds of computing on the busiest rank, and of sending.
 
         Source: thakur-collectives.
         """
         passes = self.num_layers * NUM_MICROBATCHES
         of_layer = share_bytes(self.rows_bytes, self.world_size) * 8 / self.link_bits_per_second
         return {
-            **super().closed_forms(),
-            "computing_seconds": passes * self.layer_milliseconds / 1000 * (1 + self.busiest_share),
+            "computing_seconds": passes * self.layer_milliseconds / 1000 * (1 + self.share_of(0)),
             "sending_seconds": float(2 * passes * of_layer),
         }
 
 
-paced = partial(
-    Declaration,
-    passes=("timed",),
-    nature="paced",
-    only_on_cpu=True,
-    own_network=True,
-)
+paced = partial(Declaration, passes=("timed",), nature="paced", only_on_cpu=True, own_network=True)
 FEW_TOKENS = AxisSettings(activation_bytes=1 << 16)
 
 

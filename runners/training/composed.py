@@ -19,6 +19,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import parallelize_module
+from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from proofbook.runners.core.meters.memory import local
@@ -53,10 +54,11 @@ class Training:
             self.module = self._own_layers().to(dtype)
             self._divide()
             _fill(rank, self.module)
+            self.replica = self._replica()
         self.groups = groups_of_a_kind(self.module)  # a mesh each, also for an optimizer
         self.tokens, self.targets = self._own_samples()
         if self.num_stages > 1 and mesh:
-            of_stage = (self.module, self.index, self.num_stages, rank.device)
+            of_stage = (self.replica, self.index, self.num_stages, rank.device)
             self.stage = PipelineStage(*of_stage, group=mesh.get_group("pipeline"))
             num_parts = self.settings.num_microbatches
             self.schedule = Schedule1F1B(self.stage, num_parts, loss_fn=next_token_loss)
@@ -72,7 +74,7 @@ class Training:
     def backward(self) -> float | None:
         """Forward and backward of the own samples; their mean loss, on the last stage."""
         if self.num_stages == 1:
-            return next_token_step(self.module, self.tokens, self.targets)
+            return next_token_step(self.replica, self.tokens, self.targets)
         losses: list[Tensor] = []
         tokens = () if self.index else (self.tokens,)
         wanted = self.targets if self.index == self.num_stages - 1 else None
@@ -112,11 +114,18 @@ class Training:
             for block in blocks:
                 parallelize_module(block, self.mesh["tensor"], block_plan(), src_data_rank=None)
         data = tuple(axis for axis in DATA_AXES if axis in self.sizes)
-        if self.mesh and data:
+        if self.mesh and "shard" in self.sizes:
             for unit in (*blocks, self.module):
                 # In a pipeline they stay gathered, or every microbatch would gather them again.
                 again = self.num_stages == 1 and unit is not self.module
                 fully_shard(unit, mesh=self.mesh[data], reshard_after_forward=again)
+
+    def _replica(self) -> nn.Module:
+        """The module as it runs: under DDP where there are replicas without shards."""
+        if not self.mesh or "replicate" not in self.sizes or "shard" in self.sizes:
+            return self.module
+        group = self.mesh.get_group("replicate")
+        return DistributedDataParallel(self.module, process_group=group)
 
     def _own_samples(self) -> tuple[Tensor, Tensor]:
         """Tokens and those that follow them, of the own part of a batch: (samples, context)."""

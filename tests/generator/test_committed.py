@@ -29,17 +29,12 @@ def test_the_book_has_no_mistake_and_every_law_holds_or_says_why_it_does_not_app
     assert {name: one.explanation for name, one in outcomes if one.is_broken_law} == {}
 
 
-# What these machines measured before a change of the meter, which then counted it otherwise.
-MEASURED_BEFORE = ("hy-hsdp-gradients",)  # whole gradients of FSDP were activations
-
-
 @pytest.mark.parametrize("machine", ["cpu-1c-ea2ab3", "1x-h200-af8bca"])
 def test_no_law_is_false_on_another_committed_machine_one_of_which_has_a_gpu(machine):
     book = load(ROOT / "content", machine, is_stale=lambda _: False)
     found = [one for one in Evidence(book).judged_claims.values() if one.claim.kind == "law"]
     assert sum(one.verdict == "holds" for one in found) > 20
-    false = {one.claim.id for one in found if one.verdict == "does_not_hold"}
-    assert false.difference(MEASURED_BEFORE) == set()
+    assert {one.claim.id for one in found if one.verdict == "does_not_hold"} == set()
 
 
 def test_every_key_moves_once_a_claim_behind_it_is_refuted(real):
