@@ -69,7 +69,17 @@ class CellRow(Written):
 
 
 View = Literal[
-    "memory", "sent", "loss", "schedule", "chunks", "overlap", "arrivals", "units", "block", "cells"
+    "memory",
+    "sent",
+    "loss",
+    "schedule",
+    "chunks",
+    "overlap",
+    "arrivals",
+    "turns",
+    "units",
+    "block",
+    "cells",
 ]
 
 
@@ -87,7 +97,8 @@ class Play(Written):
     the settings of a run: `schedule` of a pipeline; `overlap`, a step of DDP over a link; `units`,
     a step of FSDP under its curve of memory; `chunks`, a ring all-reduce; `block` of a transformer
     under tensor parallelism; `arrivals`, products over tokens that ranks gather or pass around a
-    ring. Also played, `cells` has a row for each entry of `cells:`."""
+    ring; `turns`, microbatches of an expert layer on a rank and its link. Also played, `cells` has
+    a row for each entry of `cells:`."""
     cells: list[CellRow] = []
     facts: Annotated[list[PlayFact], Field(min_length=1, max_length=6)]
     budget: Expression | None = None

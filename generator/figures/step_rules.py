@@ -10,6 +10,9 @@ the layer's backward ends, from the last layer to the first; the link sends one 
 Products over gathered tokens, whose parts travel around a ring: a turn for each rank, and a
 transfer in all but the last.
 
+Layers of attention and experts, through which two microbatches pass in turn, or one while the
+tokens of the other are on their way.
+
 A step of FSDP, unit by unit, each event in one unit of time. The order is that of `fully_shard`: a
 unit is gathered before it computes, in backward while the unit behind it still computes, and its
 gradient is reduced while the next one is computed. The last unit belongs to the root, which stays
@@ -168,6 +171,41 @@ def arrivals(settings: Mapping[str, Setting], num_ranks: int, *, waits: bool) ->
                 arrived.append(Action("gather", str(following), now, now + way))
         now = max(row[-1].end for row in rows if row)
     return rows
+
+
+# --- microbatches that take turns
+
+# Of each layer: compute with a microbatch, send its tokens, or wait for what is on its way.
+ORDERS = {
+    "in_turn": "compute 1, send 1, wait, compute 1, send 1, wait, "
+    "compute 2, send 2, wait, compute 2, send 2, wait",
+    "overlapped": "compute 1, wait, send 1, compute 2, wait, send 2, "
+    "compute 1, wait, send 1, compute 2, wait, send 2",
+}
+
+
+def turns(settings: Mapping[str, Setting], strategy: str) -> list[list[Action]]:
+    """Two lists of `Action`s, in ms: what a rank computes, and what is on its way.
+
+    From settings of `dispatch`, with as many rows for each rank.
+    """
+    num, computing, sending = (
+        number(settings[name]) for name in ("num_layers", "computing_seconds", "sending_seconds")
+    )
+    each, way = 1000 * computing / num / 4, 1000 * sending / num / 4
+    computed: list[Action] = []
+    sent = [Action("wait", "", 0.0, 0.0)]
+    now = 0.0
+    for did in ORDERS[strategy].split(", ") * int(num):
+        does, _, microbatch = did.partition(" ")
+        if does == "compute":
+            computed.append(Action("forward", microbatch, now, now + each))
+            now += each
+        elif does == "send":
+            sent.append(Action("gather", microbatch, now, now + way))
+        else:
+            now = max(now, sent[-1].end)
+    return [computed, sent[1:]]
 
 
 # --- a step of FSDP

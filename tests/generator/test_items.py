@@ -236,6 +236,11 @@ ANSWERS = {
     "tl-trace-passed": lambda ranks, activation: sum([activation / ranks] * 4),
     "tl-draw-sent": lambda ranks, activation: sum([activation / ranks] * (ranks - 1) * 2 * 4),
     "tl-draw-stored": lambda ranks, split, whole: sum([split / ranks, whole]),
+    "ml-learn-bytes": lambda tokens, width, choices: sum([tokens * choices * width * 4] * 4),
+    "ml-trace-busiest": lambda tokens, skewed, ranks: sum(
+        2 * skewed + 2 * (tokens - skewed) / ranks for _ in range(ranks)),
+    "ml-cost-gathered": lambda experts, width, hidden: 3 * sum([2 * width * hidden * 4] * experts),
+    "ml-cost-sums": lambda layers, stages, activation: sum([activation] * (4 * layers // stages)),
     "sd-gather-calls": lambda layers: len([*range(layers), *range(layers)]),
 }
 # fmt: on

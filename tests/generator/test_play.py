@@ -277,6 +277,23 @@ def test_products_over_arriving_tokens_use_what_is_there_and_end_as_the_closed_f
         assert [act.name for act in arrived[: num - 1]] == before[: num - 1]  # passed on in turn
 
 
+@pytest.mark.parametrize("run", ["in_turn", "overlapped"])
+def test_microbatches_take_turns_on_a_rank_and_its_link(run):
+    one = recorded(f"dispatch.{run}")
+    computed, sent = step_rules.turns(one["settings"], one["strategy"])
+    computing, sending = (
+        1000 * one["settings"][f"{name}_seconds"] for name in ("computing", "sending")
+    )
+    for row, total in ((computed, computing), (sent, sending)):
+        assert sum(act.end - act.start for act in row) == pytest.approx(total)
+        assert all(before.end <= after.start + 1e-9 for before, after in pairwise(row))
+    alone = sending / len(sent) if run == "overlapped" else sending  # sends that nothing hides
+    assert sent[-1].end == pytest.approx(computing + alone)
+    for name in "12":  # a microbatch is computed and sent by turns
+        own = sorted((act.start, act.end) for act in [*computed, *sent] if act.name == name)
+        assert all(before[1] <= after[0] + 1e-9 for before, after in pairwise(own))
+
+
 def drawn_cells(figure, folio):
     """The numbers that a figure of cells has drawn at its end: of each row, of each rank."""
     drawn = frame.play(figure, folio).play.drawn

@@ -19,7 +19,13 @@ from proofbook.generator.figures.picture import DrawnState, Picture, Play, State
 from proofbook.generator.figures.play.bar_views import memory, sent
 from proofbook.generator.figures.play.grid_views import block, cells, ring
 from proofbook.generator.figures.play.states import Control, PlayState, states
-from proofbook.generator.figures.play.step_views import arrivals, overlap, schedule, unit_steps
+from proofbook.generator.figures.play.step_views import (
+    arrivals,
+    overlap,
+    schedule,
+    turns,
+    unit_steps,
+)
 from proofbook.generator.printing.folio import Folio, breakable
 from proofbook.generator.values.units import BYTES
 from proofbook.generator.values.value import Value
@@ -27,7 +33,7 @@ from proofbook.generator.values.value import Value
 VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], Iterator[DrawnState]]] = {
     "memory": memory, "sent": sent, "loss": loss, "schedule": schedule,
     "chunks": ring, "overlap": overlap, "units": unit_steps, "block": block,
-    "arrivals": arrivals, "cells": cells,
+    "arrivals": arrivals, "turns": turns, "cells": cells,
 }  # fmt: skip
 FOLDER = "assets/figures"
 NOTHING = Markup("–")  # of a part that this run does not have

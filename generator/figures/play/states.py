@@ -21,6 +21,7 @@ RULES: dict[View, tuple[str, ...]] = {
     "overlap": ("ddp", "after_backward"),
     "units": ("fsdp", "fsdp_kept"),
     "arrivals": ("gather_first", "multiply_as_it_arrives"),
+    "turns": ("in_turn", "overlapped"),
 }
 # What a view is drawn from and not every run has, as an expression over the run.
 NEEDED: dict[View, str] = {

@@ -85,21 +85,38 @@ def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[Dr
 
 
 def arrivals(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
-    """Yield each state drawn: a step of products whose tokens arrive from other ranks; its end.
-
-    States of the same computation have the same axis.
-    """
-    words = folio.ui["play"]["actions"] | folio.ui["play"]["arrivals"]
+    """Yield each state drawn: a step of products whose tokens arrive from other ranks; its end."""
     runs = [state.runs[0].run for state in states]
     steps = [
         step_rules.arrivals(run.settings, run.world_size, waits=run.strategy == "gather_first")
         for run in runs
     ]
+    ranks = [range(run.world_size) for run in runs]
+    labels = [[(f"rank {n}", f"{(n - 1) % len(of)} → {n}") for n in of] for of in ranks]
+    yield from _over_links(runs, steps, labels, folio.ui["play"]["arrivals"], folio)
+
+
+def turns(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: microbatches in turns on a rank and on its link; the step's end."""
+    words = folio.ui["play"]["turns"]
+    runs = [state.runs[0].run for state in states]
+    steps = [step_rules.turns(run.settings, run.strategy) for run in runs]
+    labels = [[(words["rank"], words["link"])] for _ in runs]
+    yield from _over_links(runs, steps, labels, words, folio)
+
+
+def _over_links(
+    runs: Sequence[Run],
+    steps: Sequence[list[list[Action]]],
+    labels: Sequence[Sequence[tuple[str, str]]],
+    own_words: Mapping[str, str],
+    folio: Folio,
+) -> Iterator[DrawnState]:
+    """Rows of ranks and of links by turns; runs of the same computation have the same axis."""
+    words = folio.ui["play"]["actions"] | own_words
     ends = [max(action.end for row in step for action in row) for step in steps]
-    for run, step, end in zip(runs, steps, ends, strict=True):
-        num = run.world_size
-        labels = [(f"rank {n}", f"{(n - 1) % num} → {n}") for n in range(num)]
-        rows = dict(zip(chain(*labels), step, strict=True))
+    for run, step, end, rows_of in zip(runs, steps, ends, labels, strict=True):
+        rows = dict(zip(chain(*rows_of), step, strict=True))
         longest = max(
             other_end
             for other, other_end in zip(runs, ends, strict=True)
