@@ -2,7 +2,7 @@
 
 `make test` runs this file first, so that a missing browser is said before minutes of tests. With
 `--shell`, as the gate calls it, Chromium's headless shell, which takes less of the processor, is
-installed beside another browser where that is possible.
+installed beside another browser where that is possible, and so is a font as wide as most readers'.
 """
 
 import os
@@ -19,6 +19,7 @@ ON_MACOS = (
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
 )
+FONT = "fonts-liberation"  # as wide as Arial; a bare machine has DejaVu, which is wider
 APT = ("apt-get", "-o", "DPkg::Lock::Timeout=300", "-y", "-qq")  # a machine that starts may update
 # package manager → the command that brings a package; all but brew want root
 INSTALLERS = {
@@ -80,6 +81,9 @@ def main() -> int:
         if found and "--shell" in sys.argv and found.name != SHELL:
             with suppress(RuntimeError):
                 found = install_browser([SHELL])
+        if "--shell" in sys.argv and shutil.which("apt-get") and os.geteuid() == 0:
+            with suppress(RuntimeError):
+                _run([*INSTALLERS["apt-get"], FONT])
         print(f"Browser: {found or install_browser()}")
     except RuntimeError as error:
         print(NONE_HERE.format(reason=error), file=sys.stderr)

@@ -184,6 +184,7 @@ def _cell(
 # --- cells of a report
 
 DIGITS = 3  # of a number in a cell
+MOST_NAMED = 4  # ranks over whose columns there is room for the word
 
 
 def cells(states: Sequence[PlayState], figure: Figure, folio: Folio) -> Iterator[DrawnState]:
@@ -206,7 +207,8 @@ def cells(states: Sequence[PlayState], figure: Figure, folio: Folio) -> Iterator
                 frames.append([*held[:num], *[nothing] * (len(rows) - num)])
                 told.append("\n".join([plain_line(row.told, folio), *said[first:num]]))
                 first = num
-        ranks = [f"rank {n}" for n in range(len(of_ranks))]
+        several = len(of_ranks) > MOST_NAMED
+        ranks = [str(n) if several else f"rank {n}" for n in range(len(of_ranks))]
         yield _played(frames, told, "; ".join(said), (labels, ranks, len(of_ranks)))
 
 

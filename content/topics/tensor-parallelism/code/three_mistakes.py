@@ -1,4 +1,4 @@
-"""Three mistakes of ranks that divide an MLP or tokens, each beside its fix.
+"""Three mistakes of ranks that divide an MLP or tokens, each before and after its fix.
 
 Each function returns what the rank computes, and what it should be.
 
@@ -22,7 +22,7 @@ first, second = torch.randn(HIDDEN, WIDTH) / 4, torch.randn(WIDTH, HIDDEN) / 8
 first_bias, second_bias = torch.randn(HIDDEN), torch.randn(WIDTH)
 
 
-def bias_wrong():
+def bias_before():
     columns, own_bias = first.chunk(size)[rank], first_bias.chunk(size)[rank]
     rows = second.chunk(size, 1)[rank]
     hidden = gelu(linear(tokens, columns, own_bias))
@@ -31,7 +31,7 @@ def bias_wrong():
     return outputs, linear(gelu(linear(tokens, first, first_bias)), second, second_bias)
 
 
-def bias_right():
+def bias_after():
     columns, own_bias = first.chunk(size)[rank], first_bias.chunk(size)[rank]
     rows = second.chunk(size, 1)[rank]
     hidden = gelu(linear(tokens, columns, own_bias))
@@ -41,7 +41,7 @@ def bias_right():
     return outputs, linear(gelu(linear(tokens, first, first_bias)), second, second_bias)
 
 
-def dropout_wrong():
+def dropout_before():
     torch.manual_seed(rank)
     columns, rows = first.chunk(size)[rank], second.chunk(size, 1)[rank]
     outputs = linear(gelu(linear(tokens, columns)), rows)
@@ -52,7 +52,7 @@ def dropout_wrong():
     return residual, mean / size
 
 
-def dropout_right():
+def dropout_after():
     torch.manual_seed(0)
     columns, rows = first.chunk(size)[rank], second.chunk(size, 1)[rank]
     outputs = linear(gelu(linear(tokens, columns)), rows)
@@ -63,7 +63,7 @@ def dropout_right():
     return residual, mean / size
 
 
-def norm_wrong():
+def norm_before():
     own, own_targets = tokens.chunk(size)[rank], targets.chunk(size)[rank]
     norm, whole = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)  # of the ranks, and of one process
     optimizer = torch.optim.SGD([*norm.parameters(), *whole.parameters()], lr=0.5)
@@ -77,7 +77,7 @@ def norm_wrong():
     return norm.weight, whole.weight
 
 
-def norm_right():
+def norm_after():
     own, own_targets = tokens.chunk(size)[rank], targets.chunk(size)[rank]
     norm, whole = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)  # of the ranks, and of one process
     optimizer = torch.optim.SGD([*norm.parameters(), *whole.parameters()], lr=0.5)
@@ -92,13 +92,13 @@ def norm_right():
 
 
 facts = {}
-for function in (bias_wrong, bias_right, dropout_wrong, dropout_right, norm_wrong, norm_right):
+for function in (bias_before, bias_after, dropout_before, dropout_after, norm_before, norm_after):
     ours, expected = function()
     facts[function.__name__] = (ours - expected).abs().max().item()
     if rank == 0:
         print(f"{function.__name__:>13}: off by {facts[function.__name__]:.2g} at most")
-facts["smallest_wrong"] = min(facts[name] for name in facts if name.endswith("wrong"))
-facts["largest_right"] = max(facts[name] for name in facts if name.endswith("right"))
+facts["smallest_before"] = min(facts[name] for name in facts if name.endswith("before"))
+facts["largest_after"] = max(facts[name] for name in facts if name.endswith("after"))
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()

@@ -230,7 +230,8 @@ def main():
                     error = ((square / square_of(true)).sqrt() - 1).abs()
                 if rule == "dropout":  # how many per cent of the places both ranks treat alike
                     error = (mask == reduced(mask) - mask).double().mean() * 100
-                report[f"{axis}_{rule}_{state}"] = error.item()
+                share = error.item()
+                report[f"{axis}_{rule}_{state}"] = round(share) if rule == "dropout" else share
             if dist.get_rank() == 0:
                 kept, broken = (report[f"{axis}_{rule}_{state}"] for state in ("kept", "broken"))
                 unit = "% alike" if rule == "dropout" else ""
