@@ -31,6 +31,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from proofbook.generator.checks import claim_checks, content_checks, site_checks, trace_checks
@@ -39,6 +40,7 @@ from proofbook.generator.content.book import Book, Topic
 from proofbook.generator.content.errors import ContentErrors, nearest
 from proofbook.generator.content.reading import FILES, documents, load
 from proofbook.generator.content.shelf import measure_command
+from proofbook.generator.items import asked
 from proofbook.generator.items.kinds import kind_of
 from proofbook.generator.values.evaluation import ROOTS, Evidence, verdict_words
 from proofbook.generator.values.filters import FUNCTIONS, OF_CLAIMS
@@ -198,13 +200,16 @@ def _new(options: argparse.Namespace) -> int:
         print(f"then: {program(f'{scaffold.PYTHON} -m runners')} run {options.name}; {check}")
         return 0
     book = load(options.content, options.machine)
-    judged = Evidence(book).judged_claims
+    evidence = Evidence(book)
     laws = {
         name: outcome.runs
-        for name, outcome in judged.items()
+        for name, outcome in evidence.judged_claims.items()
         if outcome.claim.kind == "law" and outcome.verdict == "holds"
     }
-    for path in scaffold.new_lesson(book, options.content, options.name, laws, options.experiment):
+    for path in scaffold.new_lesson(
+        book, options.content, options.name, laws, options.experiment,
+        partial(asked.names_read, evidence=evidence),
+    ):  # fmt: skip
         print(path)
     print(f"write over its texts, bind its questions to claims, then: {check}")
     return 0

@@ -23,7 +23,7 @@ from proofbook.generator.content.quiz import Item, QuizFile
 from proofbook.generator.content.topic import TopicFile
 from proofbook.generator.content.words import Written
 from proofbook.generator.content.yaml_source import Mistake
-from proofbook.generator.items import item_checks
+from proofbook.generator.items import asked, item_checks
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.filters import ClaimSentence, Label, calls_of_claims
 from proofbook.generator.values.perturbed import why_not_stated
@@ -189,6 +189,7 @@ def _item_mistakes(evidence: Evidence, question: Item) -> Iterator[Mistake]:
     wrong = list(item_checks.mistakes(question, evidence))
     is_unread = any(item_checks.missing_evidence(question, evidence))
     wrong += [] if is_unread else item_checks.draw_mistakes(question, evidence)
+    wrong += [] if wrong else asked.mistakes(question, evidence)
     yield from wrong
     for number, other in enumerate(question.others, 1):
         if not wrong and not is_unread:  # else its other cases would say the same again

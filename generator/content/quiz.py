@@ -21,6 +21,7 @@ from proofbook.generator.content.words import (
     Line,
     Prose,
     RunPath,
+    ValueName,
     Written,
     runs_as_cases,
 )
@@ -76,6 +77,10 @@ class Item(Written):
     """the mechanism, shown with the answer."""
     claims: list[ClaimId] = []
     """evidence shown with the answer, beside what options name."""
+    asks: list[ValueName] = []
+    """the values that the question asks for, by their names in traces: `peak_bytes`, or, of one
+    experiment or run, `sharding.peak_bytes`. The claim of each right option or pair reads one of
+    them, so that the key changes with what the question asks for."""
     source: Line | None = None
     """outside a book: where exactly the answer stands, with a link where there is one. The page
     shows it as *cited*, and the item's texts may hold numbers. A book refuses it."""

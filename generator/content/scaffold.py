@@ -11,7 +11,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
@@ -58,6 +58,7 @@ items:
 {% for which in ("first", "second", "third") %}
   - id: {{ name }}-{{ which }}
     stem: "TODO: what do you ask?"
+    asks: {{ asks | tojson }}
     options:
       - text: "TODO: what the claim says"
         why: "TODO: how a run showed it."
@@ -163,12 +164,14 @@ def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
 
 
 def new_lesson(
-    book: Book, content: Path, name: str, laws: Mapping[str, Sequence[str]], experiment: str | None
-) -> list[Path]:
+    book: Book, content: Path, name: str, laws: Mapping[str, Sequence[str]], experiment: str | None,
+    names_read: Callable[[str], list[str]],
+) -> list[Path]:  # fmt: skip
     """Write topic, quiz, trace or worked, recall of a new topic from templates; return the paths.
 
-    Its first questions are bound to one of the laws, each given with its runs. The page shows the
-    run, of the experiment or of any, that recorded most; without run or law, CannotScaffoldError.
+    Its first questions are bound to one of the laws, each given with its runs, and ask for what it
+    reads (`names_read`). The page shows the run, of the experiment or of any, that recorded most;
+    without run or law, CannotScaffoldError.
     """
     if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise CannotScaffoldError(f"{name!r}: small letters and digits, joined by hyphens")
@@ -194,7 +197,7 @@ def new_lesson(
     return _written({
         folder / f"{file}.yml": schema.format(file=file) + _filled(
             file, name=name, mode=mode, claim=claim, path=path, run=run, title=title,
-            order=order, belief=belief,
+            order=order, belief=belief, asks=names_read(claim),
         ) for file in ("topic", "quiz", mode, "recall")
     })  # fmt: skip
 

@@ -73,6 +73,7 @@ ClaimId = Annotated[
     StringConstraints(pattern=r"^[a-z][a-z0-9_]*(-[a-z0-9]+)*(@[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?)?$"),
     FieldMark("claim", "a claim's id; with `for`, also its run: `all-reduce-payload@ddp.ddp`"),
 ]
+ValueName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_]\w*(\.\w+)*$")]
 RunPath = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?$"),

@@ -213,6 +213,21 @@ QUESTIONS = [
     (QUIZ_TRY, "A model of {{ run.model.bytes }} trains on {{ run.world_size }} ranks.", "It runs.",
      "this case reads like the first"),
     (QUIZ_TRY, "some activations", "{{ holds('peak-of-halves@run') }}", "no claim"),
+    (QUIZ, "    asks: [parameter_digest]\n", "",
+     "name under asks: the values that the question asks for; claim 'replicas-drift', which makes "
+     "this right, reads parameter_digest", "{claim: replicas-drift}"),
+    (QUIZ, "asks: [parameter_digest]", "asks: [loss]", "reads parameter_digest, and none of what",
+     "{claim: replicas-drift}"),
+    (QUIZ, "asks: [parameter_digest]", "asks: [tiny_memory.parameter_digest]", "and none of what",
+     "{claim: replicas-drift}"),
+    (ITEMS, "asks: [loss, parameter_digest, status]", "asks: [loss, status]",
+     "reads parameter_digest, and none of what", "{claim: replicas-drift}"),
+    (ITEMS, "asks: [loss]\n    pairs", "asks: [lost]\n    pairs", "reads loss, and none",
+     "averaging-is-equal\n      - left: its epochs"),
+    (ITEMS, "answer: tiny_memory.whole.model.num", "answer: ¦tiny_memory.halves.model.num",
+     "reads tiny_memory.halves, and its claims are about other runs"),
+    (ITEMS, f"answer: {WHOLE}", f"answer: ¦{HALVES}",
+     "and its stem, table and exhibit are about other runs"),
 ]  # fmt: skip
 DRAWS = [
     (DRAWN, SHARE, "gives: ¦6 * cited['fp32-width'] * parameters / ranks",

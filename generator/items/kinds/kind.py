@@ -144,6 +144,10 @@ class Kind(Generic[ItemT]):
             if claim := getattr(part, self.backed_by):
                 yield (self.places, number, self.backed_by), claim
 
+    def deciding_claims(self) -> Iterator[tuple[Path, str]]:
+        """Yield (path, claim id) of each claim that makes an answer right on these runs."""
+        yield from ()
+
     @property
     def explains(self) -> str | None:
         """The explanation shown with the answer."""
