@@ -363,8 +363,8 @@ def test_a_claim_that_stops_holding_is_told_wherever_something_rests_on_it_and_n
         "content/statements.yml:5:14: false needs a claim by which the sentence is refuted",
         "content/topics/asking/challenge.yml:23:48: holds('whole-needs-more'): "
         "the sentence rests on whole-needs-more",
-        "content/topics/asking/quiz.yml:99:14: rests on claim 'averaging-is-slower'",
-        "content/topics/averaging/quiz.yml:33:21: rests on claim 'averaging-is-slower'",
+        "content/topics/asking/quiz.yml:103:14: rests on claim 'averaging-is-slower'",
+        "content/topics/averaging/quiz.yml:35:21: rests on claim 'averaging-is-slower'",
         "content/topics/averaging/why.yml:22:12: rests on claim 'halves-complete'",
         "content/topics/averaging/why.yml:27:12: rests on claim 'averaging-is-slower'",
     ]
