@@ -17,7 +17,7 @@ from proofbook.generator.content.errors import ContentError, place_of
 
 SCHEMES = ("https", "mailto")
 ELSEWHERE = (*SCHEMES, "ftp", "http", "irc", "ircs", "sms", "ssh", "tel", "vscode", "xmpp")
-INSTEAD = "links are relative, or begin with https: or mailto:"
+INSTEAD = "links are relative, https or mailto"
 _OF_A_PAGE = {"action", "data", "formaction", "from", "href", "poster", "src", "to", "values"}
 
 
@@ -29,9 +29,13 @@ def is_allowed(address: str, schemes: Collection[str] = SCHEMES) -> bool:
 
 def begins(address: str, text: str) -> int:
     """Where an address stands in what somebody wrote, also as entities; -1 where it does not."""
-    address, reach = address.replace("\\", ""), 8 * len(address)
-    parts = (text[at : at + reach].replace("\\", "") for at in range(len(text)))
-    return next((at for at, part in enumerate(parts) if unescape(part).startswith(address)), -1)
+    sought, reach = _signs(address), 8 * len(address)
+    starts = (at for at in range(len(text)) if not text[at].isspace())
+    return next((at for at in starts if _signs(text[at : at + reach]).startswith(sought)), -1)
+
+
+def _signs(written: str) -> str:
+    return "".join(unescape(written.replace("\\", "")).split())
 
 
 class _Markdown(MarkdownIt):
