@@ -141,6 +141,18 @@ def test_a_skipped_run_makes_a_law_not_apply_and_a_surprise_breaks_it(copy, stat
     assert outcome.is_broken_law == (status == "died")
 
 
+@pytest.mark.parametrize(
+    ("expected", "verdict"), [("completed", "no_evidence"), ("failed", "holds")]
+)
+def test_times_of_a_run_count_unless_it_failed_and_was_to_complete(book, expected, verdict):
+    one = claim("tiny_training.single.timing.step", "faster", "tiny_training.averaged.timing.step")
+    book = timed(book, SLOW, FAST)
+    runs = book.traces["tiny_training"].trace.runs
+    ended = {"status": "failed", "expected_status": expected}
+    runs["averaged"] = runs["averaged"].model_copy(update=ended)
+    assert judged(book, one).verdict == verdict
+
+
 def test_verdicts_of_a_stale_trace_are_left_out_but_not_on_the_reference_machine(copy):
     one = claim(BUDGET, "above", PEAK)
     assert judged(copy.load(is_stale=lambda _: True), one).verdict == "holds"
