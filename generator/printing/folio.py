@@ -74,7 +74,7 @@ class Folio:
 
     def __post_init__(self) -> None:
         """What the page prints leads to where it comes from."""
-        self.sources = Sources(self.evidence, self.root, self.ui["natures"])
+        self.sources = Sources(self.evidence, self.at_hand, self.root, self.ui["natures"])
 
     @property
     def root(self) -> str:
@@ -170,7 +170,9 @@ class Folio:
         place = self.sources.place(value, self.claim_place(claim) if claim else at)
         marks = ", ".join(self._marks(value))
         self.natures.add(marks)
-        css, text = _look(str(value), value.kind, marks, bool(value.absent))
+        here = self.sources.here(value)
+        is_moved = here is not None and str(here) != str(value)
+        css, text = _look(str(value), value.kind, marks, bool(value.absent), is_moved)
         is_drawn = value.origin is not None and value.origin.is_nowhere
         if not self.opens or is_drawn:  # which stands for itself
             return Text(f'<span class="pb-label">{text}</span>')
@@ -248,12 +250,14 @@ def sentence(outcome: Judged) -> str:
 
 
 @lru_cache(maxsize=65536)
-def _look(printed: str, kind: Kind, mark: str, is_absent: bool) -> tuple[str, Markup]:
+def _look(
+    printed: str, kind: Kind, mark: str, is_absent: bool, is_moved: bool
+) -> tuple[str, Markup]:
     """The classes of a value's link, and what stands in it."""
     text = escape(printed)
     if mark:
         text += Markup(' <small class="pb-nature">{}</small>').format(mark)
-    absent = " pb-absent" if is_absent else ""
+    absent = " pb-absent" * is_absent + " pb-moved" * is_moved
     long = " pb-long" if len(text.striptags()) > LONG else ""
     return f"pb-value pb-{kind}{absent}{long}", text
 

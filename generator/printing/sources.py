@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 from proofbook.generator.content.shelf import page_of
 from proofbook.generator.values import formula
 from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.machines import measured_here
 from proofbook.generator.values.value import KINDS, Origin, Value
 from proofbook.runners.system.book import program
 
@@ -40,9 +41,11 @@ def moment(recorded: str) -> str:
 class Sources:
     """The values of one page and their sources, numbered in the order of printing."""
 
-    def __init__(self, evidence: Evidence, root: str, natures: Mapping[str, str]) -> None:
+    def __init__(
+        self, evidence: Evidence, at_hand: Evidence, root: str, natures: Mapping[str, str]
+    ) -> None:
         """Start a page, from which `root` leads to the site's root; `natures` defines marks."""
-        self._evidence, self._root, self._natures = evidence, root, natures
+        self._evidence, self._at_hand, self._root, self._natures = evidence, at_hand, root, natures
         self._numbers: dict[object, int] = {}
         self.values: list[Value] = []
         self.texts: set[str] = set()  # that authors wrote and the block has
@@ -54,6 +57,11 @@ class Sources:
             self._numbers[key] = len(self.values)
             self.values.append(value)
         return self._numbers[key]
+
+    def here(self, value: Value) -> Value | None:
+        """What the machine at hand has for it, where the page shows the reference machine."""
+        is_shown = self._at_hand is self._evidence
+        return None if is_shown else measured_here(value, self._at_hand)
 
     def place(self, value: Value, stated_at: str = "") -> str:
         """Address of a value's source: a run, a citation, or else where the value is stated."""
@@ -122,6 +130,8 @@ class Sources:
             parts += [f"exactly {exact}"]
         machines = sorted(value.machines - {self._evidence.book.machine.name})
         parts += [*value.marks, *(f"on {machine}" for machine in machines), value.absent or ""]
+        if here := self.here(value):
+            parts += [f"{_with_marks(here)} on {self._at_hand.book.machine.name}"]
         return f"{value.kind}: {', '.join(filter(None, parts))}"
 
     def _row(self, value: Value, runs: dict[object, Row]) -> Row:
@@ -129,13 +139,17 @@ class Sources:
 
         They are what is shown; the kind, of which the last is a constant that a claim states;
         formula or field; run, or inputs; the number exactly, 1 where that is shown; why it is
-        absent; what sets it apart.
+        absent; what sets it apart; the same on the machine at hand, and a run behind that.
         """
         if _is_stated(value):
             return [str(value), len(KINDS)]
         says, of, exact = self._origin_cells(value, runs)
         kind = KINDS.index(value.kind)
-        return [str(value), kind, says, of, exact, value.absent, " ".join(value.marks)]
+        row = [str(value), kind, says, of, exact, value.absent, " ".join(value.marks)]
+        here = self.here(value)
+        if here and here.link_target:
+            row += [_with_marks(here), self._run_cell(here.link_target, runs)]
+        return row
 
     def _origin_cells(self, value: Value, runs: dict[object, Row]) -> tuple[str, object, object]:
         """Formula or field; run, or inputs; the number exactly."""
@@ -150,12 +164,20 @@ class Sources:
             return f"{cited.title} ({cited.where})", None, None
         if origin.is_nowhere:
             return origin.field, [], None  # the inputs of no formula
+        exact = _exactly(value)
+        return origin.field, self._run_cell(origin, runs), 1 if exact == str(value) else exact
+
+    def _run_cell(self, origin: Origin, runs: dict[object, Row]) -> int:
+        """The number of a run on this page."""
         key = (origin.machine, origin.experiment, origin.run)
         if key not in runs:
             runs[key] = _short([*key, origin.recorded_at and moment(origin.recorded_at),
                                 origin.software, self._machine_suffix(origin)])  # fmt: skip
-        exact = _exactly(value)
-        return origin.field, [*runs].index(key), 1 if exact == str(value) else exact
+        return [*runs].index(key)
+
+
+def _with_marks(value: Value) -> str:
+    return ", ".join([str(value), *value.marks])
 
 
 def _short(row: Row) -> Row:
