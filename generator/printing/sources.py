@@ -17,7 +17,6 @@ from markupsafe import Markup, escape
 from proofbook.generator.content.shelf import page_of
 from proofbook.generator.values import formula
 from proofbook.generator.values.evaluation import Evidence
-from proofbook.generator.values.machines import measured_here
 from proofbook.generator.values.value import KINDS, Origin, Value
 from proofbook.runners.system.book import program
 
@@ -41,27 +40,23 @@ def moment(recorded: str) -> str:
 class Sources:
     """The values of one page and their sources, numbered in the order of printing."""
 
-    def __init__(
-        self, evidence: Evidence, at_hand: Evidence, root: str, natures: Mapping[str, str]
-    ) -> None:
+    def __init__(self, evidence: Evidence, root: str, natures: Mapping[str, str]) -> None:
         """Start a page, from which `root` leads to the site's root; `natures` defines marks."""
-        self._evidence, self._at_hand, self._root, self._natures = evidence, at_hand, root, natures
+        self._evidence, self._root, self._natures = evidence, root, natures
         self._numbers: dict[object, int] = {}
+        self.here: dict[int, Value] = {}  # by number, the same on the machine at hand
         self.values: list[Value] = []
         self.texts: set[str] = set()  # that authors wrote and the block has
 
-    def number(self, value: Value) -> int:
-        """The number of a value on this page; equal values share one."""
+    def number(self, value: Value, here: Value | None = None) -> int:
+        """The number of a value on this page, and of the same `here`; equal values share one."""
         key = (str(value), value.kind, value.formula, value.origin or value.machines)
         if key not in self._numbers:
             self._numbers[key] = len(self.values)
             self.values.append(value)
+        if here:
+            self.here[self._numbers[key]] = here
         return self._numbers[key]
-
-    def here(self, value: Value) -> Value | None:
-        """What the machine at hand has for it, where the page shows the reference machine."""
-        is_shown = self._at_hand is self._evidence
-        return None if is_shown else measured_here(value, self._at_hand)
 
     def place(self, value: Value, stated_at: str = "") -> str:
         """Address of a value's source: a run, a citation, or else where the value is stated."""
@@ -130,8 +125,8 @@ class Sources:
             parts += [f"exactly {exact}"]
         machines = sorted(value.machines - {self._evidence.book.machine.name})
         parts += [*value.marks, *(f"on {machine}" for machine in machines), value.absent or ""]
-        if here := self.here(value):
-            parts += [f"{_with_marks(here)} on {self._at_hand.book.machine.name}"]
+        if here := self.here.get(self.number(value)):
+            parts += [f"on {', '.join(here.machines)} {here}", *here.marks]
         return f"{value.kind}: {', '.join(filter(None, parts))}"
 
     def _row(self, value: Value, runs: dict[object, Row]) -> Row:
@@ -146,9 +141,9 @@ class Sources:
         says, of, exact = self._origin_cells(value, runs)
         kind = KINDS.index(value.kind)
         row = [str(value), kind, says, of, exact, value.absent, " ".join(value.marks)]
-        here = self.here(value)
+        here = self.here.get(self.number(value))
         if here and here.link_target:
-            row += [_with_marks(here), self._run_cell(here.link_target, runs)]
+            row += [", ".join([str(here), *here.marks]), self._run_cell(here.link_target, runs)]
         return row
 
     def _origin_cells(self, value: Value, runs: dict[object, Row]) -> tuple[str, object, object]:
@@ -174,10 +169,6 @@ class Sources:
             runs[key] = _short([*key, origin.recorded_at and moment(origin.recorded_at),
                                 origin.software, self._machine_suffix(origin)])  # fmt: skip
         return [*runs].index(key)
-
-
-def _with_marks(value: Value) -> str:
-    return ", ".join([str(value), *value.marks])
 
 
 def _short(row: Row) -> Row:

@@ -1,11 +1,11 @@
 """Machines: which one a topic shows, and what the others say of the same claims.
 
-A topic shows the machine at hand if it has measured what the topic names, else the reference, and
-beside a number of that the same of the machine at hand, where it has it. A run that was skipped, or
-that is about no machine, does not decide it: a figure or a table shows the reference machine's, and
-says so. Each other machine gives its verdict on every claim whose runs it
-has all measured itself. A time is not judged on a machine where more ranks shared a core or an
-accelerator than on the machine shown.
+A topic shows the machine at hand if it has measured what the topic names, else the reference; each
+number of that opens to what the machine at hand has measured of the same. A run that was skipped,
+or that is about no machine, does not decide it: a figure or a table shows the reference machine's,
+and says so. Each other machine gives its verdict on every claim whose runs it has all measured
+itself. A time is not judged on a machine where more ranks shared a core or an accelerator than on
+the machine shown.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,10 +16,8 @@ from proofbook.generator.content.book import Book
 from proofbook.generator.content.documents import Document
 from proofbook.generator.content.shelf import MachineFolder, measure_command, standing
 from proofbook.generator.values.evaluation import Evidence
-from proofbook.generator.values.filters import FUNCTIONS, calls_of_claims
-from proofbook.generator.values.formula import Tree
-from proofbook.generator.values.units import UnitError
-from proofbook.generator.values.value import AbsentError, ExpressionError, Value
+from proofbook.generator.values.filters import calls_of_claims
+from proofbook.generator.values.value import Value
 from proofbook.generator.values.verdicts import TIMED, UNDECIDED, Judged
 from proofbook.runners.core.trace.records import Run
 
@@ -139,46 +137,22 @@ def _missing(needed: list[str], at_hand: Evidence) -> Missing:
 
 
 def measured_here(value: Value, at_hand: Evidence) -> Value | None:
-    """What the machine at hand has for a value of the reference machine; None for equal settings.
+    """What the machine at hand has for a number that the reference machine measured, if anything.
 
-    None also where it has not measured all runs of the value, where their code has changed since,
-    or where one of them did not end as declared.
+    Its code must not have changed since, and its runs have to have ended as declared.
     """
-    origins = [leaf.origin for leaf in value.leaves if leaf.origin and leaf.origin.measured_on]
-    paths = {f"{origin.experiment}.{origin.run}" for origin in origins if origin.run}
-    is_comparable = paths and value.machines == {at_hand.book.reference.name} and not value.words
-    if not is_comparable or None in {_status(path, at_hand) for path in paths}:
+    runs = {f"{one.experiment}.{one.run}" for one in value.run_origins if one.measured_on}
+    is_measured = runs and None not in {_status(run, at_hand) for run in runs}
+    if not is_measured or value.words or value.machines != {at_hand.book.reference.name}:
         return None
-    try:
-        here = _again(value.tree, at_hand)
-    except (AbsentError, ExpressionError, UnitError):
-        return None
-    if not isinstance(here, Value) or here.unit != value.unit:
-        return None
-    if here.machines != {at_hand.book.machine.name} or (
-        not value.run_origins and here.number == value.number
-    ):
+    here = at_hand.evaluate(value.formula).result
+    own = {at_hand.book.machine.name}
+    if not isinstance(here, Value) or here.machines != own or here.unit != value.unit:
         return None
     if isinstance(here.number, str) and "_" not in str(value.number):  # as `word` prints it
         here = replace(here, number=here.number.replace("_", " "))
     digits = value.form.digits or here.form.digits  # fewer of a time that varies
     return replace(here, form=replace(value.form, digits=digits))
-
-
-def _again(tree: Tree, at_hand: Evidence) -> object:
-    """The result of a formula over the machine at hand."""
-    match tree:
-        case str():
-            return at_hand.evaluate(tree).result
-        case ("~", inner):
-            return Value.combined(0, "-", _again(inner, at_hand))
-        case ("+" | "-" | "*" | "/" as sign, left, right):
-            return Value.combined(_again(left, at_hand), sign, _again(right, at_hand))
-        case (name, *parts) if name in FUNCTIONS:
-            results = tuple(_again(part, at_hand) for part in parts)
-            is_listed = isinstance(results[0], Value) and name != "absolute"
-            return FUNCTIONS[name](results if is_listed else results[0])
-    return tree  # a constant
 
 
 def _status(path: str, evidence: Evidence) -> str | None:

@@ -93,17 +93,16 @@ def surprises(folio: Folio) -> list[tuple[str, Run]]:
 
 def measured_here(folio: Folio) -> tuple[int, Table | None]:
     """How many numbers of a page the machine at hand has, too; a table of those that differ."""
-    pairs = [(value, here) for value in folio.sources.values if (here := folio.sources.here(value))]
-    rows = []
-    for value, here in pairs:
-        if str(here) != str(value):
-            place = folio.root + folio.sources.place_of(here.link_target)
+    rows, sources = [], folio.sources
+    for number, here in sources.here.items():
+        if str(here) != str(value := sources.values[number]):
+            place = folio.root + sources.place_of(here.link_target)
             own = Markup('<a href="{}">{}</a>').format(place, folio.in_link.show(here))
             of = Markup("<code>{}</code>").format(breakable(value.path or value.formula))
             rows.append([of, folio.show(value), own])
-    machines = folio.book.machine.name, folio.at_hand.book.machine.name
-    titles = ["Value", *(f"#{machine}" for machine in machines)]
-    return len(pairs), Table(titles, rows, is_found=False) if rows else None
+    book = folio.at_hand.book
+    titles = ["Value", f"#{book.reference.name}", f"#{book.machine.name}"]
+    return len(sources.here), Table(titles, rows, is_found=False) if rows else None
 
 
 def machines(origins: Sequence[PageOrigin], book: Book) -> list[tuple[str, bool]]:
