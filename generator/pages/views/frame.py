@@ -10,6 +10,7 @@ from proofbook.generator.content.book import Book
 from proofbook.generator.content.shelf import TraceOnPage
 from proofbook.generator.pages.elements.element import Content, Heading
 from proofbook.generator.pages.elements.tables import Table
+from proofbook.generator.pages.environment import unbroken
 from proofbook.generator.pages.sheets import Sheet
 from proofbook.generator.pages.views.ways import Groups, Rail
 from proofbook.generator.printing.folio import Folio, breakable
@@ -101,7 +102,8 @@ def measured_here(folio: Folio) -> tuple[int, Table | None]:
             of = Markup("<code>{}</code>").format(breakable(value.path or value.formula))
             rows.append([of, folio.show(value), own])
     book = folio.at_hand.book
-    titles = ["Value", f"#{book.reference.name}", f"#{book.machine.name}"]
+    names = (unbroken(machine.name) for machine in (book.reference, book.machine))
+    titles = ["Value", *map(Markup("#{}").format, names)]
     return len(sources.here), Table(titles, rows, is_found=False) if rows else None
 
 
