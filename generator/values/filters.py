@@ -71,8 +71,9 @@ def _made_of(name: str, values: Sequence[Value], gathered: Result) -> Tree:
     return (name, *inside)
 
 
-def _gathered(name: str, of: Callable[[list[float]], float]) -> Callable[[Result], Value]:
-    def gather(listed: Result) -> Value:
+def _gathered(name: str, of: Callable[[list[float]], float]) -> Callable[..., Value]:
+    def gather(listed: Result, *more: Result) -> Value:  # a list, or as its formula, the values
+        listed = (listed, *more) if isinstance(listed, Value) else listed
         values = _values(listed, name)
         number = of([numeric(value) for value in values])
         unit = reduce(units.of_sum, [value.unit for value in values])
