@@ -71,11 +71,12 @@ _SIDE = re.compile(rf"{QUANTITY.pattern}|[+−-]?(?![01]$){_NUMBER}", re.IGNOREC
 _RELATION = re.compile(r"[<>!:~]?=+|[<>≤≥≈≠~→←∈]|:\s|\b(?:is|was|of|to|by|at|took|takes)\b")
 _COMMANDS = ("python ", "torchrun ", "--")
 _WITHIN = re.compile(rf"(?<![\w.])(?:\d+\.\d+|{_NUMBER}\s*{_LONG_UNIT})(?![\w.])", re.IGNORECASE)
-NOUNS = "bytes|bits|FLOPs?"  # which heads name as units, and sentences as what is sent or computed
+NOUNS = "bytes|bits|FLOPs?"  # units in a head; in a sentence, what is sent or computed
 NAMED = re.compile(  # a unit in words; its group is the power that a value in it has
-    rf"(?<![\w-])(?:(?P<style>{_SHARE})|(?P<num_bytes>{_SIZE}|(?:bytes?|bits?|B)/s|bytes|bits|(?<=[\s(])B(?=\)|$))|"
+    rf"(?<![\w-])(?:(?P<style>{_SHARE})|(?P<num_bytes>{_SIZE}|(?:bytes?|bits?|B)/s|bytes|bits|"
+    r"(?:(?<=, )|(?<=\())B(?=\)|$))|"
     r"(?P<num_flops>[KMGTPE]?FLOPs?(?:/s)?)|(?P<num_seconds>[mµn]s|(?:milli|micro|nano)-?seconds?|seconds|"
-    r"minutes?|hours?|days?|(?<=[\s(])s(?=\)|$)))(?![\w-])",
+    r"minutes?|hours?|days?|(?:(?<=, )|(?<=\())s(?=\)|$)))(?![\w-])",
     re.IGNORECASE,
 )
 AFTER_VALUE = re.compile(  # of a text with a private-use character for each expression
@@ -100,7 +101,9 @@ def states_quantity(code: str) -> bool:
     is_compared = any(len(part) > 1 and any(map(_SIDE.fullmatch, part)) for part in sides)
     is_stated = QUANTITY.fullmatch(code.strip()) or _WITHIN.search(code)
     is_command = code.removeprefix(".venv/bin/").startswith(_COMMANDS) and " =" not in code
-    is_said = not is_command and _reads_as_words(code) and (SPELLED.search(code) or any(numerals(code)))
+    is_said = (
+        not is_command and _reads_as_words(code) and (SPELLED.search(code) or any(numerals(code)))
+    )
     return bool((is_compared and not is_command) or is_stated or is_said)
 
 
