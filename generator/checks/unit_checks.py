@@ -4,7 +4,6 @@ In: the evidence and a file. Out: located errors. Values, columns and axes print
 text that says *milliseconds* where no value is a time would give a count one.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +12,7 @@ from proofbook.generator.content.documents import TEXTS, Document, TextField
 from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.exhibit import GrowthChart, PlayFact
 from proofbook.generator.content.lesson import CostRow
-from proofbook.generator.content.numerals import NAMED, NOUNS
+from proofbook.generator.content.numerals import NAMED, NOUN
 from proofbook.generator.content.quiz import Item, TableRow, ValueTable
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.value import Value
@@ -30,7 +29,7 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
             beside = [(e.text, None) for e in prose.expressions(field.text) if e.start in within]
             values = _values(evidence, [*beside, *headed])
             for unit in NAMED.finditer(sentence) if values else ():
-                is_noun = not is_head and re.fullmatch(NOUNS, unit[0], re.IGNORECASE)
+                is_noun = not is_head and NOUN.match(sentence, unit.start())
                 if not is_noun and not any(_is_in(value, str(unit.lastgroup)) for value in values):
                     message = f"unit {unit[0]!r}, in which no value beside it is; leave it out"
                     yield document.error_in(field, start + unit.start(), message)

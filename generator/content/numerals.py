@@ -20,14 +20,14 @@ _SHARE = r"%|per\s?cent"
 _SIZE = r"(?:[KMGTP]i?|kilo|mega|giga|tera|kibi|mebi|gibi|tebi)(?:B|b|bits?|bytes?)(?:/s)?"
 _LONG_UNIT = (
     rf"(?:{_SHARE}|[mµun]s|mins?|(?:m|nano-?|micro-?|milli-?)?sec(?:ond)?s?|(?:minute|hour|day|week|month|year)s?|"
-    rf"{_SIZE}|(?:bytes?|bits?|B)/s|[kMGT]?Hz|[KMGTPE]?FLOPs?(?:/s)?|(?:steps|samples|tokens)/s)"
+    rf"{_SIZE}|(?:bytes?|bits?|B)/s|[kMGT]?Hz|[KMGTPE]?FLOPs?(?:/s)?|(?:steps|samples|tokens)/s|watts?|joules?|°C|dollars?|euros?)"
 )
 # Few enough to count, which only with a unit or in a ratio are a quantity.
 _FEW = "two|three|four|several|a few|(?<!as )(?<!how )many"
 _COMPARED = r"\s+(?:as|more|less|fewer|the|over|\w+er)"
 _WHOLE_UNIT = (
     "(?:milli|micro|nano)-?second|minute|hour|"
-    "(?:kilo|mega|giga|tera|kibi|mebi|gibi|tebi)(?:byte|bit)"
+    "(?:kilo|mega|giga|tera|kibi|mebi|gibi|tebi)(?:byte|bit)|[KMGT]i?B|[mµ]s"
 )
 _SPELLED_UNIT = (
     rf"(?:{_FEW})\s+(?:times{_COMPARED}|{_LONG_UNIT})|(?<!of\s)an?\s+(?:{_WHOLE_UNIT})|"
@@ -70,8 +70,12 @@ QUANTITY = re.compile(  # a number with its unit
 _SIDE = re.compile(rf"{QUANTITY.pattern}|[+−-]?(?![01]$){_NUMBER}", re.IGNORECASE)
 _RELATION = re.compile(r"[<>!:~]?=+|[<>≤≥≈≠~→←∈]|:\s|\b(?:is|was|of|to|by|at|took|takes)\b")
 _COMMANDS = ("python ", "torchrun ", "--")
-_WITHIN = re.compile(rf"(?<![\w.])(?:\d+\.\d+|{_NUMBER}\s*{_LONG_UNIT})(?![\w.])", re.IGNORECASE)
-NOUNS = "bytes|bits|FLOPs?"  # units in a head; in a sentence, what is sent or computed
+_WITHIN = re.compile(
+    rf"(?<![\w.])(?:\d+\.\d+|^\d+/\d+$|{_NUMBER}\s*{_LONG_UNIT})(?![\w.])", re.IGNORECASE
+)
+NOUN = re.compile(  # what is sent or computed; but a unit in a head, and as in: bytes: 12
+    r"(?<!\bin )\b(?:bytes|bits|FLOPs?)\b(?!:)", re.IGNORECASE
+)
 NAMED = re.compile(  # a unit in words; its group is the power that a value in it has
     rf"(?<![\w-])(?:(?P<style>{_SHARE})|(?P<num_bytes>{_SIZE}|(?:bytes?|bits?|B)/s|bytes|bits|"
     r"(?:(?<=, )|(?<=\())B(?=\)|$))|"

@@ -46,7 +46,7 @@ _UNSPELLED = "compute it in {{ … }} or say it without a number"
 OWN_FENCE = re.compile(  # of a page by hand
     r"^```(listing|quiz|verified)\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE
 )
-_LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
+_LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*[1-9][.)](?=[ \t])", re.MULTILINE)
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
 _SENTENCE = re.compile(r"(?:(?![.!?;]\s|\n\s*\n|\n\s*[-*+] ).)+", re.DOTALL)
 _COMMANDS = re.compile(r"[ `~]*(?:sh|listing|quiz|verified)\n")  # or YAML, checked as such
