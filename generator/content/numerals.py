@@ -26,12 +26,13 @@ _LONG_UNIT = (
 _FEW = "two|three|four|several|a few|(?<!as )(?<!how )many"
 _COMPARED = r"\s+(?:as|more|less|fewer|the|over|\w+er)"
 _WHOLE_UNIT = (
-    "(?:milli|micro|nano)-?second|minute|hour|"
+    "(?:milli|micro|nano)-?second|"
     "(?:kilo|mega|giga|tera|kibi|mebi|gibi|tebi)(?:byte|bit)|[KMGT]i?B|[mµ]s"
 )
 _SPELLED_UNIT = (
     rf"(?:{_FEW})\s+(?:times{_COMPARED}|{_LONG_UNIT})|(?<!of\s)an?\s+(?:{_WHOLE_UNIT})|"
-    rf"(?:one|an?\s+(?:full|whole))\s+(?:{_WHOLE_UNIT}|second|byte|bit|day|week)"
+    rf"(?:one|an?\s+(?:full|whole))\s+(?:{_WHOLE_UNIT}|second|byte|bit|minute|hour|day|week)|"
+    r"(?:for|takes?|took|lasts?|lasted)\s+an?\s+(?:minute|hour|day|week)"
 )
 # What names of methods hold: double hashing, half precision.
 _NAMED = "precision|hashing|buffer(?:s|ing)?|descent|linked"
