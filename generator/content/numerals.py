@@ -74,6 +74,8 @@ _COMMANDS = ("python ", "torchrun ", "--")
 _WITHIN = re.compile(
     rf"(?<![\w.])(?:\d+\.\d+|^\d+/\d+$|{_NUMBER}\s*{_LONG_UNIT})(?![\w.])", re.IGNORECASE
 )
+# Several words, one of them long enough to be one of a language.
+_WORDS = re.compile(r"(?=.*[a-z]{4})[\w%.,;:’'-]+(?: [\w%.,;:’'-]+)+")
 NOUN = re.compile(  # what is sent or computed; but a unit in a head, and as in: bytes: 12
     r"(?<!\bin )\b(?:bytes|bits|FLOPs?)\b(?!:)", re.IGNORECASE
 )
@@ -89,9 +91,6 @@ AFTER_VALUE = re.compile(  # of a text with a private-use character for each exp
     rf"((?:(?:per|an?|each|every|full|whole|GPU)\s+)?(?:{UNIT}|k))(?![\w'’])(?!\s+time)",
     re.IGNORECASE,
 )  # fmt: skip
-
-
-_WORDS = re.compile(r"(?=.*[a-z]{4})[\w%.,;:’'-]+(?: [\w%.,;:’'-]+)+")
 
 
 def blank(match: re.Match[str]) -> str:
