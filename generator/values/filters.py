@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from proofbook.generator.content.claim import EPSILONS
-from proofbook.generator.content.numerals import NAMED_UNIT
+from proofbook.generator.content.numerals import NAMED_UNIT, SPELLED
 from proofbook.generator.values import units
 from proofbook.generator.values.expression import compiled
 from proofbook.generator.values.formula import Tree
@@ -113,7 +113,7 @@ def _unit(value: Result, label: object) -> Value:
         raise ExpressionError("|unit wants a unit in quotes, without a digit")
     if not value.unit.is_number:
         raise ExpressionError(f"|unit wants a plain number, not {value.unit}")
-    if named := NAMED_UNIT.search(label):
+    if named := NAMED_UNIT.search(label) or SPELLED.search(label):
         raise ExpressionError(f"|unit names {named[0]!r}, which follows from what is read")
     return replace(value, form=replace(value.form, label=label))
 
