@@ -92,7 +92,7 @@ def test_its_runs_count_what_arithmetic_says_and_its_own_test_passes_without_tor
     ("file", "before", "after", "told"),
     [
         (QUIZ, "ascending.measures.num_", "ascending.measures.no_",
-         "quiz.yml:18:13: sorting.ascending.measures.no_comparisons"),
+         "quiz.yml:19:13: sorting.ascending.measures.no_comparisons"),
         (LEARN, "{{ sorting.", "{{ sortin.", "did you mean 'sorting'?"),
         (LEARN, "takeaway:", "takeawy:", "unknown key 'takeawy'"),
         (LEARN, "three orders", "3 orders", "bare numeral '3'"),

@@ -10,10 +10,13 @@ import re
 from collections.abc import Iterator
 
 from proofbook.generator.content.documents import fields_of
+from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.quiz import Drawable, Item
 from proofbook.generator.content.yaml_source import Mistake
 from proofbook.generator.items.kinds import kind_of
+from proofbook.generator.values import units
 from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.value import ExpressionError
 
 _KEYED = re.compile(r"\[[^\]]*\]")  # a place in a list or a dict, as in `ranks[0]`
 _VISIBLE = ("stem", "this_table", "exhibit")
@@ -27,9 +30,11 @@ def mistakes(question: Item, evidence: Evidence) -> Iterator[Mistake]:
     is_drawn = isinstance(question, Drawable) and question.draws
     if is_drawn or not evidence.rests_on_runs or evidence.reference:
         return
-    for path, claim in kind_of(question, evidence).deciding_claims():
-        if claim not in evidence.book.claims:
-            continue  # said where it is named
+    try:
+        deciding = [*kind_of(question, evidence).deciding_claims()]
+    except (ContentError, ExpressionError, units.UnitError):
+        return  # said where it is written
+    for path, claim in deciding:
         read = _fields_read(claim, evidence)
         if not any(_is_asked(name, field) for name in question.asks for field in read):
             names = ", ".join(names_read(claim, evidence))

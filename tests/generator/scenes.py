@@ -73,6 +73,7 @@ def a_rule_is_judged_for_each_rank(copy):
         "    observed: tiny_memory.halves.ranks | each('num_parameters')\n"
     ))  # fmt: skip
     copy.edit("topics/averaging/quiz.yml", "claim: replicas-drift}", "claim: of-each}")
+    copy.edit("topics/averaging/quiz.yml", "asks: [parameter_digest]", "asks: [num_parameters]")
 
 
 def a_topic_requires_another(copy):
