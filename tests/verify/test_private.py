@@ -22,6 +22,8 @@ from tests.verify.ranks import PROGRAMS
 NOBODY, PORT = 65534, 29500
 OWN = f"proofbook-{os.geteuid()}"
 LAUNCH = f"verify-{os.getppid()}-{processes.start_ticks(os.getppid())}-{PORT}-0"  # as anyone sees
+# In Python 3.12, `fork` warns of threads, such as those of torch.
+pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 
 
@@ -125,6 +127,7 @@ def test_a_name_that_is_taken_is_refused_in_a_line_and_nothing_there_is_read_or_
 
 
 @needs_root
+@pytest.mark.builds
 def test_the_one_process_reads_no_inputs_of_another_user(shared):
     _his_folder(shared, shared / "executed")
     words = ("--as-one", str(shared / OWN / LAUNCH), str(PROGRAMS / "language.py"))
