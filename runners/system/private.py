@@ -1,22 +1,18 @@
 """Folders that belong to this user alone, although others can foresee their names.
 
-In: a path, such as one in the machine's folder for temporary files. Out: a `PrivateFolder`, which
-is checked once it is open, and whose files are reached by its descriptor: whoever then moves its
-name, or puts a link there, changes nothing. No torch.
+In: a path, such as one in the machine's folder for temporary files. Out: a `PrivateFolder`, checked
+once it is open; files are reached by its descriptor, wherever its name leads then. No torch.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 from proofbook.runners.system.errors import FixableError
-
-_OTHERS = 0o077  # of a mode, what group and others may do
 
 
 class PrivateFolder:
@@ -26,19 +22,19 @@ class PrivateFolder:
         FixableError: at its name is a link, a file, or a folder that others own or can enter.
     """
 
-    _descriptor = -1
+    descriptor = -1
 
     def __init__(self, path: Path, parent: PrivateFolder | None = None) -> None:
         self.path = path
-        name, at = (path.name, parent._descriptor) if parent else (str(path), None)
+        name, at = (path.name, parent.descriptor) if parent else (str(path), None)
         try:
             with suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=at)
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-            self._descriptor = os.open(name, flags, dir_fd=at)
-            status = os.fstat(self._descriptor)
+            self.descriptor = os.open(name, flags, dir_fd=at)
+            status = os.fstat(self.descriptor)
             why = f"it belongs to user {status.st_uid}" * (status.st_uid != os.geteuid())
-            why = why or "others can enter it" * bool(status.st_mode & _OTHERS)
+            why = why or "others can enter it" * bool(status.st_mode & 0o077)
         except OSError as error:
             why = error.strerror or str(error)
         if why:
@@ -48,35 +44,16 @@ class PrivateFolder:
             )
 
     def __del__(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
 
     def open(self, name: str, mode: str = "rb") -> IO[Any]:
         """Open a file of the folder, as `open` does, but through no link."""
 
         def opener(path: str, flags: int) -> int:
-            return os.open(path, flags | os.O_NOFOLLOW, 0o600, dir_fd=self._descriptor)
+            return os.open(path, flags | os.O_NOFOLLOW, 0o600, dir_fd=self.descriptor)
 
         return open(name, mode, opener=opener)
-
-    def rename(self, name: str, new: str) -> None:
-        """Rename a file of the folder, over one that has the new name."""
-        os.replace(name, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
-
-    def names(self) -> list[str]:
-        """The names in the folder."""
-        with os.scandir(self._descriptor) as entries:
-            return [entry.name for entry in entries]
-
-    def has(self, name: str) -> bool:
-        """Whether the folder has a file of this name."""
-        with suppress(FileNotFoundError):
-            return bool(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False))
-        return False
-
-    def remove(self, name: str) -> None:
-        """Remove a folder inside it, as far as the system lets us."""
-        shutil.rmtree(name, ignore_errors=True, dir_fd=self._descriptor)
 
 
 def temporary() -> PrivateFolder:

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -29,18 +30,8 @@ import torch
 from proofbook.runners.core.system import processes
 from proofbook.runners.core.system.processes import IdleTime
 from proofbook.runners.system.private import PrivateFolder, temporary
+from proofbook.runners.verify import records
 from proofbook.runners.verify.internals import place
-from proofbook.runners.verify.records import (
-    Clip,
-    Forward,
-    LocalPart,
-    Loss,
-    RankRecording,
-    RootRecord,
-    ScriptFailure,
-    Spec,
-    UpdateRecord,
-)
 from proofbook.runners.verify.replay import Replay
 from proofbook.runners.verify.report import Finding, Verdict
 
@@ -48,8 +39,8 @@ GATHER_SECONDS = 0.02
 PREFIX = "verify-"
 # Besides tensors and plain values, what a record may hold.
 _CLASSES: list[Any] = [
-    Clip, Forward, LocalPart, Loss, RankRecording, Replay, RootRecord, ScriptFailure, Spec,
-    UpdateRecord,
+    records.Clip, records.Forward, records.LocalPart, records.Loss, records.RankRecording,
+    records.RootRecord, records.ScriptFailure, records.Spec, records.UpdateRecord, Replay,
 ]  # fmt: skip
 _PICKLED = ("batches", "inputs")  # which hold objects of the script's own classes
 _SLOTS, _SLOT_BYTES = 16, 512  # of the newest calls
@@ -91,7 +82,8 @@ class Board:
         name = f"{name}.{self.rank}"
         with self.folder.open(f"{name}.part", "wb") as file:
             torch.save(value, file)
-        self.folder.rename(f"{name}.part", name)
+        at = self.folder.descriptor
+        os.replace(f"{name}.part", name, src_dir_fd=at, dst_dir_fd=at)
 
     def read(self, name: str, rank: int) -> Any:
         """An object that a rank has posted; None where it has not."""
@@ -103,7 +95,7 @@ class Board:
 
     def has(self, name: str, rank: int) -> bool:
         """Whether a rank has posted under a name."""
-        return self.folder.has(f"{name}.{rank}")
+        return os.access(f"{name}.{rank}", os.F_OK, dir_fd=self.folder.descriptor)
 
     def first(self, name: str) -> Any:
         """The object posted by the lowest rank that has; None where none has."""
@@ -147,7 +139,7 @@ class Board:
 
     def remove(self) -> None:
         """Remove the folder."""
-        self._parent.remove(self.folder.path.name)
+        shutil.rmtree(self.folder.path.name, ignore_errors=True, dir_fd=self._parent.descriptor)
 
 
 def environment(rank: int, world_size: int, port: int) -> dict[str, str]:
@@ -170,11 +162,11 @@ def free_port() -> int:
 def sweep() -> None:
     """Remove the folders of launches that were killed, and of this process where it launched."""
     parent = temporary()
-    for name in parent.names():
+    for name in os.listdir(parent.descriptor):  # noqa: PTH208 by its descriptor
         with suppress(ValueError):
             pid, start = map(int, name.removeprefix(PREFIX).split("-")[:2])
             if pid == os.getpid() or not processes.lives(pid, start):
-                parent.remove(name)
+                shutil.rmtree(name, ignore_errors=True, dir_fd=parent.descriptor)
 
 
 POLL_SECONDS = 0.25

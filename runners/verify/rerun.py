@@ -245,12 +245,11 @@ def rerun(inputs: RerunInputs, folder: PrivateFolder, words: Sequence[str]) -> R
     with folder.open(INPUTS, "wb") as file:
         torch.save(inputs, file)
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCHELASTIC")}
-    module = ["-m", "proofbook.runners.verify", "--as-one", str(folder.path)]
-    command = [sys.executable, *module, *words]
+    command = [sys.executable, "-m", "proofbook.runners.verify", "--as-one", str(folder.path)]
     try:
         done = subprocess.run(
-            command, env=kept | environment(0, 1, free_port()), capture_output=True, text=True,
-            errors="replace", timeout=SECONDS, check=False,
+            [*command, *words], env=kept | environment(0, 1, free_port()), text=True,
+            capture_output=True, errors="replace", timeout=SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise NotRerunError(f"it did not end in {SECONDS:.0f} s") from error
@@ -264,11 +263,7 @@ def rerun(inputs: RerunInputs, folder: PrivateFolder, words: Sequence[str]) -> R
 
 
 def run_as_one(path: Path, script: str, arguments: Sequence[str]) -> NoReturn:
-    """Run the script on the `RerunInputs` of a folder, save gradients and inputs there, and exit.
-
-    Raises:
-        FixableError: the folder is not this user's alone.
-    """
+    """Run the script on a folder's `RerunInputs`, save gradients and inputs there, and exit."""
     processes.end_with(os.getppid())
     folder = PrivateFolder(path, PrivateFolder(path.parent))
     with folder.open(INPUTS) as file:
