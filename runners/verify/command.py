@@ -90,6 +90,7 @@ def _options(arguments: argparse.Namespace) -> list[str]:
 
 def _launch(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """Start the ranks on this host; returns the exit code of the one that reported."""
+    sweep()  # or each rank would say that its folder is somebody else's
     world_size, port = arguments.ranks, free_port()
     common = {"OMP_NUM_THREADS": "1", **os.environ}
     root = str(Path(__file__).parents[3])
