@@ -3,8 +3,8 @@
 <<<<<<< HEAD
 Below the MLP, a layer and a normalization are whole on every rank. Gradients of the first step are
 compared with those of one process. Sequence parallelism divides the tokens of what is whole. It
-sends as many bytes, or a quarter more where a rank keeps only its own tokens of what it gathered,
-and gathers them again in backward.
+sends as many bytes, or more where a rank keeps only its own tokens of what it gathered, and gathers
+them again in backward.
 =======
 Below the MLP, a layer and a normalization are whole on every rank. Sequence parallelism divides
 their tokens. It sends as many bytes, or one more gather for each pair of layers where a rank keeps
