@@ -228,6 +228,7 @@ ANSWERS = {
     "pp-sent-by-middle": lambda activation, microbatches, _: sum([2 * activation] * microbatches),
     "pp-1f1b-stored": lambda stages, place, _: len(range(place, stages)),
     "pp-interleaved-idle": lambda stages, *units: _idle(prod(units), stages),
+    "worked-idle": lambda stages, microbatches: _idle(microbatches, stages),
     "sd-fsdp-stored": lambda model, ranks: sum([model / ranks] * 4),
     "sd-zero1-stored": lambda model, ranks: model + model + model + 2 * (model / ranks),
     "sd-sent-in-rings": lambda layer, layers, ranks: sum(
