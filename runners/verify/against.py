@@ -172,7 +172,10 @@ class Against:
                 for forward in forwards:
                     forward.digests = forwards[0].digests
             if any(map(_unequal_outputs, passes)):
-                losses = [loss for update in updates for loss in update.losses]
+                losses = [
+                    dataclasses.replace(loss, part=part)
+                    for part, update in enumerate(updates) for loss in update.losses
+                ]  # fmt: skip
                 for update in updates:
                     update.losses = losses
 

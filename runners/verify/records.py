@@ -200,6 +200,7 @@ class Loss:
     is_scaled: bool = False  # multiplied by a number, which may be one half by convention
     combining: str = ""  # the operation that combines samples before it: no sum over samples
     sizes: Tensor | None = None  # class weights of the elements; None where all are one
+    part: int = 0  # of the batch, where ranks hold parts of one and share their losses
 
     @property
     def counted(self) -> Tensor:
