@@ -63,9 +63,13 @@ def compare_modules(modules: Modules, recordings: Recordings, replays: Replays) 
     for module in modules:
         case = ModuleCase(module, modules, verdict, unpreserved, ties)
         _ModuleComparison(case, replays).compare()
-    if verdict.compared["updates"] and not verdict.has_clipped and not verdict.findings:
+    has_summed = any(update.sums for module in modules for update in module.updates)
+    if has_summed and not verdict.has_clipped and not verdict.findings:
         verdict.notes.append(UNCLIPPED)
-    if not modules:
+    where = _first(own.without_group for own in recordings.values())
+    if not modules and where:
+        verdict.skip(f"gradients: no process group was initialized when a module ran ({where})")
+    elif not modules:
         verdict.skip("gradients: no module with trained parameters ran a forward and backward pass")
     return verdict
 
@@ -75,7 +79,8 @@ def _report_recordings(verdict: Verdict, recordings: Recordings) -> None:
     by_rank = recordings.values()
     for name in (name for own in by_rank for name in own.refused):
         verdict.skip(f"{name} is not supported")
-    for waits in filter(None, (own.waits for own in by_rank)):
+    has_failed = any(own.failure for own in by_rank)
+    for waits in () if has_failed else filter(None, (own.waits for own in by_rank)):
         verdict.skip(f"what follows the updates: {waits}, and other ranks were stopped earlier")
     for where in sorted({own.eager for own in by_rank if own.eager})[:1]:
         verdict.notes.append(f"{where}: torch.compile does nothing here; the script ran eagerly")

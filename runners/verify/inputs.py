@@ -218,8 +218,11 @@ def compare_replicas(case: ModuleCase, number: int, attribute: str = "parameters
         if is_known or all(_is_whole(parts, name) for name in names):
             update = module.update(rank, max(number - is_start, 0))
             place = update.step_place or update.backward_place
-            says = f"{kind} of ranks {peer} and {rank} differ by {max(names.values()):.2g} of their"
-            case.find(cause, f"{says} maximum", place, [*names], rank, number)
+            says = (
+                f"{kind} of ranks {peer} and {rank} differ, at most by {max(names.values()):.2g} "
+            )
+            says += "times the largest of them"
+            case.find(cause, says, place, [*names], rank, number)
             return
         case.skip(f"{next(iter(names))}: ranks {peer} and {rank} hold other parts, or one is wrong")
 
@@ -339,11 +342,9 @@ def compare_outputs(case: ModuleCase, number: int, replays: Mapping[int, Replay]
                 says = f"outputs differ from those of one process {says}"
                 case.find("outputs differ", says, forward.place, [], rank, number)
             else:
-                why = "it draws random numbers that one process draws otherwise, or "
-                case.skip(
-                    f"the outputs of the replay are off {says} ("
-                    f"{why * (forward.draws or not is_known)}its forward pass depends on more than "
-                    "inputs and parameters)"
-                )
+                why = "its forward pass depends on more than inputs and parameters"
+                if forward.draws:
+                    why = f"it draws random numbers that one process draws otherwise, or {why}"
+                case.skip(f"the outputs of the replay are off {says} ({why})")
             return False
     return True

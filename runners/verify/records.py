@@ -321,13 +321,15 @@ class RankRecording:
     roots: dict[str, RootRecord] = field(default_factory=dict)  # by key
     failure: ScriptFailure | None = None  # None where the script ended well, or was stopped by us
     is_stopped: bool = False  # by us
-    waits: str = ""  # where, for ranks that were stopped
+    is_whole: bool = False  # all updates are recorded
+    waits: str = ""  # where, for ranks whose peers were stopped, or failed later
     refused: list[str] = field(default_factory=list)  # names of what is not supported
     eager: str = ""  # the line of the first `torch.compile`, which did nothing
     unpreserved: str = ""  # the line of a checkpoint that does not preserve the generators
     lost: list[str] = field(default_factory=list)  # those of `cuts` that the loss multiplies by
     cuts: list[str] = field(default_factory=list)  # calls that pass no gradient back
     no_grad: dict[str, NoGradPasses] = field(default_factory=dict)  # by name of the module
+    without_group: str = ""  # the line of the first pass before a process group was made
     broken: str = ""  # an error of the tool's own, which ended the recording
 
 

@@ -385,8 +385,8 @@ def _update_agrees(
     wrong = fit.wrong.get(rank, [])
     if wrong and not _are_same(ranks, own, number):
         case.skip(
-            "as one process, its inputs are not those of all ranks together: the script draws "
-            "random numbers, or computes them from the samples of one rank"
+            "as one process, its inputs are not those of all ranks together: they follow from the "
+            "rank, from random numbers, or from the samples of one rank"
         )
     elif wrong:
         near = fit_gradients({rank: held}, wrong, expected)
