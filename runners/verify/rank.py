@@ -136,7 +136,7 @@ class WatchedRank:
         verdict = compare.compare_modules(self.modules, recordings, replays)
         if finding := failed(self.board):
             if not verdict.findings and verdict.compared["parameters_compared"]:
-                finding.says += f"\nthe {verdict.compared['updates']} updates before it agree"
+                finding.says += f"; the {verdict.compared['updates']} updates before it agree"
             verdict.findings.insert(0, finding)
         if self.against and self.against.summary:
             verdict.notes.insert(0, self.against.summary)
