@@ -7,8 +7,7 @@ Out: what Markdown would print as it is written, each at a character.
 import re
 from collections.abc import Iterator
 
-from markdown_it import MarkdownIt
-
+from proofbook.generator.content.addresses import MARKDOWN
 from proofbook.generator.content.errors import nearest
 
 BOXES = ("note", "tip", "example", "warning")
@@ -23,7 +22,6 @@ _DASHES = re.compile(r"(?:^|\|)[ \t]*:?-{2,}:?[ \t]*\|", re.MULTILINE)  # below 
 IMAGE = re.compile(
     r"""!\[(?P<says>[^\]]*)\](?P<at>\((?P<file>[^()\s<>]+)(?:\s+(?:"[^"]*"|'[^']*'))?\))?"""
 )
-_TABLES = MarkdownIt("commonmark").enable("table")
 
 
 def faults(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
@@ -59,7 +57,7 @@ def _notes(text: str, mark: str) -> Iterator[tuple[int, str]]:
 def _tables(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
     """Rows of dashes that head no table, and rows whose last cells would vanish."""
     dashes = list(_DASHES.finditer(text))
-    tokens = _TABLES.parse(text) if dashes and mark != "line" else []
+    tokens = MARKDOWN.parse(text) if dashes and mark != "line" else []
     tables = [token.map for token in tokens if token.type == "table_open" and token.map]
     lines = (text if mark == "page" else coded).splitlines(keepends=True) if tables else []
     rows = (row.strip().removeprefix("|").removesuffix("|").replace("\\|", "") for row in lines)

@@ -156,10 +156,11 @@ def _of_keys(
     for key in (
         str(detail["loc"][-1]) for detail in details if detail["type"] == "extra_forbidden"
     ):
-        ours = chain(*map(keys.properties, models))
-        meant = near(key, chain(*lacking)) or near(key, {*ours} - written)
-        known = [meant] if meant else keys.all_keys(model)
-        hint = "; it belongs to another part" if key in known else nearest(key, known)
+        ours = {*chain(*map(keys.properties, models))}
+        meant = near(key, chain(*lacking)) or near(key, ours - written)
+        hint = nearest(key, [meant] if meant else ours)
+        if not meant and key in keys.all_keys(model):
+            hint = "; it belongs to another part"
         if ": " in key:
             meant = key.partition(":")[0]
             hint = "; in quotes, it is one key without a value: quote the value alone"

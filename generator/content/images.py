@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from proofbook.generator.content import prose
+from proofbook.generator.content import addresses, prose
 from proofbook.generator.content.documents import TEXTS, Document
 from proofbook.generator.content.errors import ContentError, nearest
 
@@ -45,5 +45,8 @@ def _problem(file: str, root: Path, name: str) -> str | None:
     if not path.is_file():
         known = [image.name for image in path.parent.glob("*") if image.suffix in SUFFIXES]
         return f"no such file in {folder.relative_to(root).as_posix()}{nearest(name, known)}"
+    drawn = path.read_text("utf-8", "replace") if path.suffix == ".svg" else ""
+    for mistake in addresses.mistakes(drawn, name, drawn):
+        return str(mistake)
     size = -(-path.stat().st_size // 1000)
     return f"it has {size} kB, and an image may have {MOST}" if size > MOST else None

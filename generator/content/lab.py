@@ -50,7 +50,7 @@ class WrongFile(Written):
 class LabFile(Written):
     """content/topics/<topic>/labs/<lab>/lab.yml."""
 
-    order: int
+    order: Annotated[int, Field(ge=0, le=999)]
     """its place among all labs."""
     title: Line
     kind: Literal["write", "repair"] = "write"

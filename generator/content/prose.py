@@ -10,6 +10,7 @@ from itertools import groupby, starmap
 from typing import NamedTuple
 
 from proofbook.generator.content import blocks, formulas
+from proofbook.generator.content.addresses import INSTEAD, MARKDOWN, begins
 from proofbook.generator.content.numerals import (
     AFTER_VALUE,
     SPELLED,
@@ -46,10 +47,11 @@ OWN_FENCE = re.compile(  # of a page by hand
     r"^```(listing|quiz|verified)\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE
 )
 _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
+_OPENING = re.compile(r"\][(:]|<")  # of an address
+_SLOT = re.compile("[\ue000-\uf7ff].*")
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
 _INFOS = ("", "python", "diff", "sh", "text")  # behind the mark of a fence
 _WITHOUT_SLOTS = str.maketrans("\ue000~", "  ")
-_WITHOUT_SIGNS = str.maketrans("", "", "+.-")  # that a scheme may hold
 FIRST_EXPRESSION, FIRST_FORMULA = 0xE000, 0xF000
 
 
@@ -105,11 +107,11 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     yield from starmap(Fault, blocks.faults(kept, coded, mark))
     yield from _fences(text, mark)
     bare = blocks.NOTE.sub(blank, kept.translate(_WITHOUT_SLOTS))
-    bare = _LINK.sub(blank, bare if mark == "line" else _LISTED.sub(blank, bare))
+    bare = _LINK.sub(blank, _unnumbered(bare, even, mark))
     for within, places, wrong, instead in (
         (text, _places(_INVISIBLE, text), "invisible character", "delete it"),
         (even, _places(AFTER_VALUE, even), "unit", _UNIT_PRINTED),
-        (text, _other_addresses(text), "link to", "links are relative or https"),
+        (text, sorted(_refused(text, mark)), "link to", INSTEAD),
         *((bare, _places(pattern, bare), wrong, instead) for pattern, wrong, instead in _STRAY),
         (bare, _places(SPELLED, bare), "spelled quantity", _UNSPELLED),
     ):
@@ -137,23 +139,30 @@ def _formula_faults(text: str, even: str, mark: str) -> Iterator[Fault]:
                 yield Fault(match.start(), message, code)
 
 
+def _unnumbered(bare: str, even: str, mark: str) -> str:
+    """A text without the numbers of its lists, which a page counts anew."""
+    marks = {"line": "", "page": "."}.get(mark, ".)")  # of MkDocs, no list has a parenthesis
+    tokens = MARKDOWN.parse(even) if marks and _LISTED.search(bare) else ()
+    items = {token.map[0] for token in tokens if token.map and token.info and token.markup in marks}
+    lines = enumerate(bare.split("\n"))
+    return "\n".join(_LISTED.sub(blank, line) if at in items else line for at, line in lines)
+
+
 def _places(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:
     """Where a pattern, or its last group, matches, and what."""
     of = pattern.groups
     return ((match.start(of), match[of]) for match in pattern.finditer(text))
 
 
-def _other_addresses(text: str) -> Iterator[tuple[int, str]]:
-    """Addresses of links that are neither relative nor https, or hold an expression."""
-    before, *links = text.split("](")
-    start = len(before)
-    for link in links:
-        address = "" if link[:1].isspace() else "".join(link.partition(")")[0].split()[:1])
-        scheme, colon, _ = address.removeprefix("<").lower().partition(":")
-        is_scheme = colon and scheme.translate(_WITHOUT_SIGNS).isalnum() and scheme.isascii()
-        if (is_scheme and scheme != "https") or scheme.startswith(("/", "\\")) or "{{" in address:
-            yield start + 2, address
-        start += 2 + len(link)
+def _refused(text: str, mark: str) -> Iterator[tuple[int, str]]:
+    """Addresses of which Markdown makes no link, each where it stands first."""
+    MARKDOWN.refused = []
+    if _OPENING.search(text):
+        MARKDOWN.parse(slotted(text)[0])
+        if mark == "line":  # in which nothing is a block
+            MARKDOWN.parseInline(slotted(" ".join(text.split()))[0])
+    for address in dict.fromkeys(_SLOT.sub("{{", address) for address in MARKDOWN.refused):
+        yield max(0, begins(address, text)), address
 
 
 def _fences(text: str, mark: str) -> Iterator[Fault]:

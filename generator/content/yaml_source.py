@@ -115,7 +115,7 @@ class _Reader:
         try:
             return _VALUES.yaml_constructors[node.tag](_VALUES, node)
         except ValueError:
-            raise self.refused(node, f"{node.value!r} is not a number") from None
+            raise self.refused(node, f"{node.value[:20]!r} begins no number to read") from None
 
     def mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
         mapping: dict[str, object] = {}

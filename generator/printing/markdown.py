@@ -12,15 +12,13 @@ from html import unescape
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, Self
 
-from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markupsafe import Markup, escape
-from mdit_py_plugins.admon import admon_plugin
-from mdit_py_plugins.footnote import footnote_plugin
 
 from proofbook.generator.content import formulas, prose
+from proofbook.generator.content.addresses import MARKDOWN
 from proofbook.generator.content.numerals import HYPHENED
 
 Fill = Callable[[str], str]  # an expression to its HTML
@@ -117,7 +115,7 @@ def render(
 def bare(text: str, fill: Fill, *, inline: bool) -> Text:
     """An author's text as any program shows it: no links, no attributes, formulas as LaTeX."""
     tokens, slots, env = _parsed(text, inline=inline)
-    html = RendererHTML().render([*_bare(tokens)], _MARKDOWN.options, env).strip()
+    html = RendererHTML().render([*_bare(tokens)], MARKDOWN.options, env).strip()
     spans = list[Span]()
     for part in re.split(f"({_SLOT})", html):
         if isinstance(formula := slots.get(part), prose.Formula):
@@ -220,10 +218,7 @@ def _without_tags(html: str) -> str:
 
 # --- what Markdown makes of a text
 
-_MARKDOWN = MarkdownIt("commonmark", {"html": False, "xhtmlOut": True}).enable("table")
-_MARKDOWN.use(admon_plugin).use(footnote_plugin, inline=False)
-_MARKDOWN.disable(["html_block", "html_inline", "heading", "lheading", "hr"])
-_RENDERER: Any = _MARKDOWN.renderer
+_RENDERER: Any = MARKDOWN.renderer
 _AROUND = {  # what stands there in other pages
     "footnote_block_open": '<div class="footnote"><ol>',
     "footnote_block_close": "</ol></div>",
@@ -251,7 +246,7 @@ def _parsed(text: str, *, inline: bool) -> tuple[list[Token], Slots, dict[str, A
     """What Markdown reads in a text; its slots; and what else renders it."""
     slotted, slots = prose.slotted(" ".join(text.split()) if inline else text)
     env = dict[str, Any]()
-    tokens = _MARKDOWN.parseInline(slotted, env) if inline else _MARKDOWN.parse(slotted, env)
+    tokens = MARKDOWN.parseInline(slotted, env) if inline else MARKDOWN.parse(slotted, env)
     for at, token in enumerate(tokens):
         token.attrs.pop("start", None)
         if token.type in ("th_open", "td_open"):
@@ -287,7 +282,7 @@ def _as_cell(tokens: Sequence[Token]) -> None:
 def _spans(tokens: Sequence[Token], slots: Slots, env: dict[str, Any]) -> Iterator[Span]:
     kind: Kind = "words"
     for at, token in enumerate(tokens):
-        how = tokens, at, _MARKDOWN.options, env
+        how = tokens, at, MARKDOWN.options, env
         match token.type:
             case "inline":
                 yield from _spans(token.children or [], slots, env)

@@ -24,6 +24,7 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 from mkdocs.utils.templates import TemplateContext
 
+from proofbook.generator.content import addresses
 from proofbook.generator.content.errors import ContentErrors, place_of
 from proofbook.generator.content.handwritten import FENCE
 from proofbook.generator.content.prose import meant
@@ -102,6 +103,9 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
         name, asked = page.file.src_uri, list[str]()
         path = Path(page.file.abs_src_path or name).resolve()
         folio = self.guest.folio(os.path.relpath(path, self.root))
+        written = folio.path, page.file.content_string
+        for mistake in addresses.mistakes(html, *written, addresses.ELSEWHERE):
+            log.warning(str(mistake))
         for fence in self.fences.pop(name, ()):
             before, paragraph, after = html.partition(f"<p>{fence.token}</p>")
             if not paragraph:

@@ -43,7 +43,7 @@ from mkdocs.utils.templates import TemplateContext
 from watchdog.observers.polling import PollingObserver
 
 from proofbook.generator.checks import trace_checks
-from proofbook.generator.content import reading, scaffold
+from proofbook.generator.content import addresses, reading, scaffold
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.errors import ContentErrors
 from proofbook.generator.pages.elements.element import Heading
@@ -349,6 +349,9 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         if sheet is None:
             return html
         if sheet.text:
+            written = (self.content.parent / str(sheet.source)).read_text("utf-8")
+            for mistake in addresses.mistakes(html, str(sheet.source), written):
+                log.warning(str(mistake))
             self.searched[page.file.src_uri] = self.markup.searched
             return f"{html}\n{self.html}"
         page.toc = _contents(self.press.pages[page.file.src_uri].headings)

@@ -25,6 +25,7 @@ from proofbook.runners.system.progress_lines import say
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 AGAIN_SECONDS = 5.0  # a command that has not ended by then is stopped anew
 at_end: list[Callable[[], None]] = []  # what must be cleaned up where nothing unwinds
+_leave_at_once = os._exit
 _line = "stopped"
 _command: int | None = None  # the process that listens; one forked from it has another id
 _stopped_at: float | None = None
@@ -43,7 +44,7 @@ class Stopped(KeyboardInterrupt):
 def listen(line: str) -> None:
     """Let `SIGNALS` stop this command with a line, except a signal that is ignored already."""
     global _line, _command
-    _line, _command = line, os.getpid()
+    _line, _command, os._exit = line, os.getpid(), _exit
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # such as SIGHUP under nohup
             signal.signal(number, _stop)
@@ -83,6 +84,13 @@ def leave(exit_code: int) -> NoReturn:
     os._exit(exit_code)  # nobody reads the pipe, and Python would complain of that as it leaves
 
 
+def _exit(status: int) -> NoReturn:
+    """As `os._exit`; where the command loads an author's file, an error that names the file."""
+    if os.getpid() == _command and _is_loading(sys._getframe()):
+        raise SystemExit(f"os._exit({status})")
+    _leave_at_once(status)
+
+
 def _stop(number: int, frame: FrameType | None) -> None:
     global _stopped_at  # noqa: PLW0603
     if os.getpid() != _command:
@@ -98,7 +106,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
     if _is_loading(frame):
         for clean in reversed(tuple(at_end)):
             clean()
-        os._exit(report(Stopped(number)))
+        _leave_at_once(report(Stopped(number)))
     raise Stopped(number)
 
 

@@ -5,6 +5,7 @@ import re
 import pytest
 from markdown import Markdown
 
+from proofbook.generator.content import addresses
 from proofbook.generator.content.errors import ContentErrors
 from proofbook.generator.content.glossary import Term
 from proofbook.generator.pages.press import Press
@@ -56,6 +57,30 @@ def test_mistakes_are_told_with_their_place(copy, write, text, error):
     assert errors[0].startswith(f"content/pages/guides/about.md:{error}")
     with pytest.raises(ContentErrors):
         Press().printed(copy.load())
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '<a href="java&#115;cript:a">', "<A HREF='  JaVaScRiPt:a'>", '<a href="java\tscript:a">',
+        '<a href="&#1;javascript:a">', "<a href=vbscript:a>", '<svg><a xlink:href="javascript:a">',
+        '<img src="data:text/html,a">', '<form action="javascript:a">', '<a href="http://a.org">',
+        '[a](b.md){: href="javascript:a" }', "[a](javascript\\:a)", "[a][b]\n\n[b]: javascript:a",
+        "## [a](&#106;avascript:a)",
+    ],
+)  # fmt: skip
+def test_an_address_that_executes_is_found_in_the_html_of_a_page_at_its_place(written):
+    html = Markdown(extensions=["attr_list", "md_in_html"]).convert(f"It.\n\n{written}\n")
+    (mistake,) = addresses.mistakes(html, "content/pages/a.md", f"{HEAD}It.\n\n{written}\n")
+    assert mistake.line >= 7
+    assert mistake.column
+    assert mistake.message.startswith("link to ")
+
+
+def test_pictures_in_a_page_and_addresses_shown_as_code_are_left_alone():
+    code = '`<a href="javascript:a">`\n\n    <a href="javascript:b">\n'
+    html = Markdown().convert(f'{code}\n<img src="data:image/png;base64,AA"> [a](#b:c)\n')
+    assert list(addresses.mistakes(html, "a.md", "")) == []
 
 
 def test_a_page_beside_the_topics_may_have_the_names_of_a_lesson(copy, write, book):

@@ -137,6 +137,14 @@ def test_footnotes_of_two_texts_of_a_page_lead_to_themselves(copy):
             assert f'href="#{ends}-{number}-1"' in page
 
 
+def test_an_image_that_links_to_a_script_is_refused(copy):
+    image = copy.content / "topics/averaging/parts.svg"
+    link = '<a xlink:href="java&#115;cript:a">'
+    image.write_text(image.read_text().replace("</svg>", f"{link}</a></svg>"))
+    told = "content/topics/averaging/worked.yml:18:7: image 'parts.svg': parts.svg:1:"
+    assert copy.errors()[0].startswith(told)
+
+
 def test_an_image_is_copied_beside_its_page_and_a_large_one_refused(copy):
     files = site_files(copy.load(), copy.content, Press())
     image = copy.content / "topics/averaging/parts.svg"

@@ -18,6 +18,7 @@ LEARN, WHY, TRACE, TRY, COST, QUIZ, QUIZ_TRY, WORKED = (
     f"{AVERAGING}/{name}.yml"
     for name in ("learn", "why", "trace", "try", "cost", "quiz", "quiz-try", "worked")
 )
+TOPIC, PIECE = f"{AVERAGING}/topic.yml", "why: Every parameter and its gradient stand on one rank."
 DEEP, EXPERIMENT = f"{SHARDING}/deep.yml", f"{SHARDING}/experiment.yml"
 ITEMS, MEMORY, TRAINING = f"{ASKING}/quiz.yml", "claims/tiny_memory.yml", "claims/tiny_training.yml"
 WHOLE, HALVES = (f"tiny_memory.{run}.ranks[0].memory.peak_bytes" for run in ("whole", "halves"))
@@ -51,6 +52,9 @@ LAUGHS = "".join(f"a{one + 1}: &a{one + 1} [{f'*a{one}, ' * 9}]\n" for one in ra
 YAML = [
     (QUIZ, "  - id: is-it-equal\n", "  - id: is-it-equal¦: no\n", "not YAML: mapping values"),
     (QUIZ, "    stem: Do", "    ¦stme: Do", "unknown key 'stme'; did you mean 'stem'?"),
+    (TOPIC, "order: 2", f"order: ¦{'9' * 400}", "order: must be less than or equal to 999"),
+    (TOPIC, "order: 2", f"order: ¦{'9' * 5000}", "begins no number to read"),
+    (ITEMS, PIECE, f"{PIECE}\n        ¦solve: it", "unknown key 'solve'; known: by, recorded, te"),
     (HOME, "title: A tiny book", "title: ¦{{ ddp.x }} of it", "quote a text that begins with {{"),
     (HOME, LAST, f"{LAST}a:\n¦\t- b", "write spaces, not a tab"),
     (HOME, LAST, f"{LAST}a:\n  b: c\n¦\td: e", "write spaces, not a tab"),

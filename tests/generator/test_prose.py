@@ -25,6 +25,8 @@ from proofbook.generator.printing.markdown import render
         ("Some ½ of it.", "½"),
         ("Some ٣ of it.", "٣"),
         ("Hidden &#49; of it.", "49"),
+        ("It took\n37) steps.", "37"),
+        ("It took\n37. It took", "37"),
         ("[1 run](trace.html)", "1"),
         ("Some ２ of it.", "２"),
     ],
@@ -33,6 +35,12 @@ def test_a_bare_numeral_is_refused(text, word):
     (fault,) = prose.faults(text, "prose")
     assert fault.message.startswith(f"bare numeral {word!r}")
     assert word[0] in text[fault.offset :]
+
+
+def test_a_number_with_a_parenthesis_begins_an_item_of_a_text_and_none_of_a_page():
+    assert prose.faults("1) It took long.\n", "prose") == ()
+    assert [fault.offset for fault in prose.faults("37) ms it took.\n", "page")] == [0]
+    assert prose.faults("1. It took long.\n", "page") == ()
 
 
 def test_a_sequence_is_one_mistake_in_each_line_of_a_text():
@@ -84,6 +92,8 @@ def test_a_spelled_quantity_is_refused(word):
         "Read [the notes](https://pytorch.org/docs/2.13/x.html) or <https://a.org/2020>.",
         "{{ ddp.ddp.epochs[0].loss }} after {{ epoch(1) }}.",
         "1. first\n2. second\n",
+        "Two:\n\n- a\n  1) `x`\n  2) `y`\n\n!!! note\n\n    1. a\n    2. b\n",
+        "[a](../b.html#c), [b](#d), [c](e/f:g), <mailto:a@b.org> and [d][e].\n\n[e]: https://a.org\n",
         "```\nx = 5\n```\n",
         "Two times overlap; a step is run three times.",
         "half-precision and double precision name formats.",
@@ -106,10 +116,6 @@ def test_names_code_expressions_and_small_words_are_not_refused(text):
         ("How does __init__ read?", "name '__init__'; put it in `code`"),
         ("\ue000\ue100\ue001", "invisible character"),
         ("fi\u200bve ranks", "invisible character"),
-        ("[x](http://a.org)", "links are relative or https"),
-        ("[x](javascript:a)", "links are relative or https"),
-        ("[x](/root.html)", "links are relative or https"),
-        ("[x]({{ a.b }})", "links are relative or https"),
         ("![](x.png)", "an image needs its file and words for it"),
         ("a $ b", "dollar '$'"),
         ("It took `t = 37 ms`.", "quantity '`t = 37 ms`'"),
@@ -131,6 +137,43 @@ def test_names_code_expressions_and_small_words_are_not_refused(text):
 )
 def test_what_text_may_not_hold(text, said):
     assert any(said in fault.message for fault in prose.faults(text, "prose"))
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("[x](javascript:a)", "javascript"),
+        ("[x]( JaVaScript:a)", "JaVa"),
+        ("It is [x](java&#115;cript:a).", "java&"),
+        ("[x](&#x6A;avascript&colon;a)", "&#x6A;"),
+        ("[x](javascript\\:a)", "javascript"),
+        ("[x](<java\tscript:a>)", "java"),
+        ("[x](<java&Tab;script:a>)", "java"),
+        ("It is [x][y].\n\n[y]: javascript:a\n", "javascript"),
+        ("It is [y].\n\n[y]:\n  <vbscript:a>\n", "vbscript"),
+        ("[w]: http://a.org", "http:"),
+        ("<javascript:a>", "javascript"),
+        ("<http://a.org>", "http:"),
+        ("![x](data:text/html,a)", "data:"),
+        ("[![x](y.png)](data:text/html,a)", "data:"),
+        ("|a|b|\n|---|---|\n|[x](vbscript:a)|c|\n", "vbscript"),
+        ("A note[^a].\n\n[^a]: It is [x](javascript:a).\n", "javascript"),
+        ("!!! note\n\n    [x](javascript:a)\n", "javascript"),
+        ("[x](file:///a)", "file:"),
+        ("[x](//a.org)", "//a"),
+        ("[x](/root.html)", "/root"),
+        ("[x](\\\\a.org)", "\\"),
+        ("[x]({{ a.b }})", "{{ a.b"),
+        ("[x](https://{{ a.b }}.org)", "https:"),
+    ],
+)
+@pytest.mark.parametrize("mark", ["prose", "line", "page"])
+def test_a_link_to_anything_but_a_relative_address_https_or_mail_is_refused(text, at, mark):
+    said = "; links are relative, https or mailto"
+    faults = [fault for fault in prose.faults(text, mark) if fault.message.endswith(said)]
+    assert [text[fault.offset :].startswith(at) for fault in faults] == [True], faults
+    shown = render(text, str, str, inline=mark == "line")
+    assert not re.search("(href|src)=.(?!y.png|#)", shown), shown
 
 
 @given(st.lists(st.text("ab 'é:#", min_size=1, max_size=8), min_size=1, max_size=5))

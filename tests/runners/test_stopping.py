@@ -25,6 +25,17 @@ while time.monotonic() < end:
 """
 
 
+def test_an_experiment_that_ends_the_process_is_named(tmp_path):
+    (tmp_path / "leaves.py").write_text("import os\nos._exit(0)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "proofbook.runners", "run", "leaves"],
+        env={**os.environ, "PROOFBOOK_EXPERIMENTS": str(tmp_path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "leaves.py:2: SystemExit: os._exit(0); correct this file" in done.stderr
+    assert done.returncode == 2
+
+
 def _stopped(command, how, place, root):
     """Stop a command once it loads the stubborn module in `place`; exit code and lines said."""
     process = subprocess.Popen(

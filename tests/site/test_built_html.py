@@ -46,6 +46,16 @@ def test_every_link_leads_to_a_file_and_an_anchor_that_exist(readings):
     assert not broken
 
 
+@pytest.mark.parametrize("site", ["built_site", "frozen_site"])
+def test_every_address_is_relative_or_has_an_allowed_scheme(site, request):
+    every = [tag for page in pages(request.getfixturevalue(site)) for tag in read(page).tags]
+    names = ("href", "src", "xlink:href", "action", "formaction")
+    found = {urlsplit(tag.attributes[name]).scheme for tag in every for name in names
+             if name in tag.attributes and tag.attributes.get("rel") != "canonical"}  # fmt: skip
+    assert "" in found
+    assert found <= {"", "https", "mailto"}
+
+
 def test_every_page_is_reached_by_links_from_home(built_site, readings):
     home = (built_site / "index.html").resolve()
     reached, waiting = set(), [home]

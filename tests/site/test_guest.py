@@ -3,6 +3,7 @@
 import re
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.audit.server import served
 from tests.conftest import mkdocs
 from tests.processes import free_port, python
 from tests.site.axe import violations
+from tests.site.html_reading import pages, read
 
 PORT = free_port()  # Material replaces pages by their addresses, which name it
 
@@ -121,6 +123,13 @@ def test_nothing_of_the_site_moves_but_the_page_that_asks(sites, theme):
     assert re.search(r'<details class="pb-details pb-answer"[^>]*(?<!open)>', page)
 
 
+def test_every_address_has_an_allowed_scheme(sites, theme):
+    every = [tag for page in pages(sites / theme / "with" / "site") for tag in read(page).tags]
+    found = {urlsplit(tag.attributes.get(name, "")).scheme for tag in every
+             for name in ("href", "src")}  # fmt: skip
+    assert found <= {"", "https", "http"}  # the theme's own, and the site's
+
+
 @pytest.mark.browser
 def test_readers_answer_and_their_answers_stay(theme, address, open_page):
     page = open_page(address)
@@ -186,6 +195,28 @@ def test_mistakes_of_a_fence_are_told_with_their_place(tmp_path, fence, error):
     with pytest.raises(ContentErrors) as told:
         guest.html(guest.folio("docs/a.md"), text, FENCE.search(text).span("yaml"), 1)
     assert str(told.value).startswith(f"docs/a.md:{error}")
+
+
+def test_a_strict_build_refuses_addresses_that_execute(tmp_path):
+    _sources(tmp_path / "site", "mkdocs", is_guest=True)
+    fine = "[b](http://c.org) [c](/d) <img src='data:image/png;base64,AA'> `<a href='data:x'>`"
+    for path, old, new in (
+        ("docs/sub/asks.md", "Text.", f'{fine} <a href="java&#115;cript:a">a</a>'),
+        ("docs/index.md", "[On]", "[a][b] [On]"),
+        ("docs/index.md", "```text", "[b]: vbscript:a\n\n```text"),
+        ("quizzes/web.yml", "index.md", "data&#58;text/html,a"),
+    ):
+        file = tmp_path / "site" / path
+        file.write_text(file.read_text().replace(old, new, 1))
+    done = mkdocs(tmp_path / "site", "build", "--strict", "--quiet")
+    told = [line.split("proofbook: ")[1] for line in done.stderr.splitlines() if "link to" in line]
+    end = "; links are relative, https or mailto"
+    assert told == [
+        f"quizzes/web.yml:8:47: link to 'data:text/html,a'{end}",
+        f"docs/index.md:5:6: link to 'vbscript:a'{end}",
+        f"docs/sub/asks.md:6:{len(fine) + 11}: link to 'javascript:a'{end}",
+    ]
+    assert done.returncode == 1
 
 
 def test_a_strict_build_tells_every_mistake_and_ends_as_mkdocs_does(tmp_path):
