@@ -43,6 +43,7 @@ from proofbook.runners.verify.update import (
 )
 
 _OWN = "own gradient"
+_AHEAD = 1.5  # a gradient scaler skips some of an optimizer's steps, and a scheduler none
 UNCLIPPED = "clipping: none seen (a limit that was never reached hides a norm of one shard)"
 Replays = Mapping[int, Mapping[str, Sequence[Replay]]]  # by rank and module, one for each update
 
@@ -62,7 +63,7 @@ def compare_modules(modules: Modules, recordings: Recordings, replays: Replays) 
     ties = list(find_ties(modules))
     for module in modules:
         case = ModuleCase(module, modules, verdict, unpreserved, ties)
-        _ModuleComparison(case, replays).compare()
+        _ModuleComparison(case, replays, recordings).compare()
     has_summed = any(update.sums for module in modules for update in module.updates)
     if has_summed and not verdict.has_clipped and not verdict.findings:
         verdict.notes.append(UNCLIPPED)
@@ -93,8 +94,9 @@ def _first(reasons: Iterable[str]) -> str:
 class _ModuleComparison:
     """Compares the updates of one module."""
 
-    def __init__(self, case: ModuleCase, replays: Replays) -> None:
+    def __init__(self, case: ModuleCase, replays: Replays, recordings: Recordings) -> None:
         self._case, self._module, self._replays = case, case.module, replays
+        self._recordings = recordings
         self._optimizers = OptimizerReplay(case)
         self._has_own = False  # ranks use gradients of their own, and the script makes up for it
         self._weights: list[Weights] = []  # of each update whose weights could be judged
@@ -135,6 +137,7 @@ class _ModuleComparison:
         if not verdict.findings and not self._has_own:
             inputs.compare_replicas(case, module.num_updates - 1, "after")
         inputs.compare_samples(case)
+        inputs.compare_generators(case)
         self._compare_buffers(is_judged=bool(compared - frozen))
         if module.has_later and not verdict.findings:
             self._optimizers.compare_settings(module.num_updates + 1)
@@ -397,11 +400,21 @@ class _ModuleComparison:
                 says = f"the gradients of {share} backward passes are lost"
                 cause = "zeroed between microbatches"
                 case.find(cause, says, update.backward_place, [], rank, number)
+        self._find_schedule_ahead(number)
         records = module.records.values()
         steps = min((u.scheduler_steps for own in records for u in own.updates[1:]), default=0)
         if number == 0 and steps > 1:
             place, says = module.first.updates[0].step_place, f"a scheduler steps {steps} times"
             case.find("scheduler", f"{says} for each update", place, [], None, number)
+
+    def _find_schedule_ahead(self, number: int) -> None:
+        """Find a scheduler that a resumed run has stepped again for the updates before it."""
+        for rank, recording in self._recordings.items() if number == 0 else ():
+            steps, updates, place = recording.resumed or (0, 0, "")
+            if steps > _AHEAD * updates:
+                says = f"before the first update here, a scheduler had stepped {steps} times, and "
+                says += f"its optimizer {updates}"
+                self._case.find("scheduler", says, place, [], rank, number)
 
     @staticmethod
     def _are_dropped(updates: Sequence[UpdateRecord]) -> bool:

@@ -186,6 +186,23 @@ def compare_samples(case: ModuleCase) -> None:
         )
 
 
+def compare_generators(case: ModuleCase) -> None:
+    """Add a gap where ranks of different batches draw the same random numbers in all passes."""
+    module = case.module
+    seeds = {
+        rank: [f.seed for n in range(module.num_updates) for f in module.update(rank, n).forwards]
+        for rank in module.leaders
+    }
+    for rank, other in itertools.combinations(seeds, 2):
+        if any(seeds[rank]) and seeds[rank] == seeds[other]:
+            case.skip(
+                f"random numbers: ranks {rank} and {other} draw the same ones for different samples "
+                "(one seed, or one restored state?); one process draws new ones for each sample",
+                is_lasting=True,
+            )
+            return
+
+
 def compare_replicas(case: ModuleCase, number: int, attribute: str = "parameters") -> None:
     """Add a finding or gap where ranks that hold the same part of a module differ in its values.
 

@@ -153,6 +153,7 @@ class Forward:
     shapes: list[tuple[int, ...]] = field(default_factory=list)  # of the inputs
     samples: list[str] = field(default_factory=list)  # digests, where samples can be told apart
     draws: bool = False  # random numbers, in the pass or before its backward pass
+    seed: str = ""  # the digest of torch's generator before it, where it draws from that
     place: str = ""  # the script's line that called it
     backward: int | None = None  # the number of the backward pass that reached it
     chunk: int | None = None  # of a pipeline, the number of the microbatch
@@ -321,6 +322,8 @@ class RankRecording:
     roots: dict[str, RootRecord] = field(default_factory=dict)  # by key
     failure: ScriptFailure | None = None  # None where the script ended well, or was stopped by us
     is_stopped: bool = False  # by us
+    # A scheduler's steps and its optimizer's before the first watched update, if resumed; the line.
+    resumed: tuple[int, int, str] | None = None
     is_whole: bool = False  # all updates are recorded
     waits: str = ""  # where, for ranks whose peers were stopped, or failed later
     refused: list[str] = field(default_factory=list)  # names of what is not supported

@@ -263,6 +263,8 @@ class Watch:
         """Record the outputs of a forward pass, hook their gradients, and add it to the update."""
         self._random = roots.random_states()
         forward.draws = roots.have_drawn(forward.random)
+        if forward.draws and not torch.equal(self._random[0], forward.random[0]):
+            forward.seed = roots.digest(forward.random[0])
         outputs = tensors_of(value)
         forward.outputs = list(map(local_part, outputs))
         for index, output in enumerate(outputs):
@@ -404,8 +406,12 @@ class Watch:
     # The update
 
     def scheduler_steps(self, scheduler: Any) -> None:
-        """A scheduler of the learning rate steps."""
+        """A scheduler of the learning rate steps; keep where it stood in a resumed run."""
         self._scheduled[id(scheduler)] += 1
+        counts = [state.get("step", 0) for state in scheduler.optimizer.state.values()]
+        before = int(max(counts, default=0)) - self._count
+        if self._count == 1 and before > 0 and self.recording.resumed is None:
+            self.recording.resumed = scheduler.last_epoch, before, place()
 
     def before_step(self, optimizer: Optimizer) -> None:
         """Record gradients and settings before an optimizer's step; refuse a step in backward."""
