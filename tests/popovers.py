@@ -29,6 +29,7 @@ class Popover(NamedTuple):
     command: str | None  # what measures it again; None where nothing does
     inputs: tuple[tuple[str, str], ...]  # that it was computed from, as printed, with their kinds
     nature: str | None  # where no real run decided it, what did
+    here: str | None  # the same on the machine at hand, which is named, where that has it
 
 
 def popovers(site: Path) -> list[Popover]:
@@ -58,7 +59,7 @@ def _is_of_a_run(row: list[Any], data: dict[str, Any]) -> bool:
 
 
 def _read(page: str, row: list[Any], data: dict[str, Any]) -> Popover:
-    shown, kind, formula, of, exact, _, nature = row + [0] * (7 - len(row))
+    shown, kind, formula, of, exact, _, nature, here, ran = row + [0] * (9 - len(row))
     inputs = [data["values"][at] for at in of] if isinstance(of, list) else []
     assert len(row) > 3 or KINDS[kind] in WITHOUT_RUN, row
     run = None if isinstance(of, list) or KINDS[kind] in WITHOUT_RUN else data["runs"][of]
@@ -79,4 +80,5 @@ def _read(page: str, row: list[Any], data: dict[str, Any]) -> Popover:
         f"{data['command']} {named}" if decided else None,
         tuple((one[0], KINDS[one[1]]) for one in inputs),
         nature or None,
+        f"{here} on {data['runs'][ran][0]}" if here else None,
     )

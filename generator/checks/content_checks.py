@@ -7,7 +7,7 @@ import ast
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from proofbook.generator.checks import claim_checks, lesson_checks
+from proofbook.generator.checks import claim_checks, lesson_checks, unit_checks
 from proofbook.generator.content import images, listed_code, prose
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.claim import ClaimFile, StatementFile
@@ -16,7 +16,7 @@ from proofbook.generator.content.errors import ContentError, ContentErrors, near
 from proofbook.generator.content.exhibit import ExplainedProgram, Listing, Verified
 from proofbook.generator.content.guide import GuideFile
 from proofbook.generator.content.handwritten import HandWritten
-from proofbook.generator.content.lab import WrongFile
+from proofbook.generator.content.lab import LabFile, WrongFile
 from proofbook.generator.content.lesson import CostFile, LessonFile, TraceFile, TryFile, WhyFile
 from proofbook.generator.content.plan_page import PlanFile
 from proofbook.generator.content.quiz import Item, QuizFile
@@ -95,7 +95,8 @@ def document_errors(evidence: Evidence, document: Document[Any]) -> Iterator[Con
     listed = (field for field in document.fields if isinstance(field.part, Listing))
     paths = {evidence.book.root / field.text for field in listed if field.path[-1] == "path"}
     programs = "\n".join(path.read_text("utf-8") for path in paths if path.is_file())
-    yield from document.text_faults(programs)
+    yield from document.text_faults(programs, has_units=evidence.rests_on_runs)
+    yield from unit_checks.mistakes(evidence, document)
     yield from images.problems(document, evidence.book.root)
     if isinstance(document.model, WrongFile):
         yield from _wrong_programs(evidence.book, document)
@@ -221,6 +222,19 @@ def _listings(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
                 yield (*field.path[:-1], "walkthrough", position, "code"), problem
 
 
+def _comments(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
+    """Quantities in comments of programs that a listing or a lab shows."""
+    root = evidence.book.root
+    listed = [(field.path, field.part) for field in document.fields if field.path[-1] == "path"]
+    programs = [(at, one.path, one.object) for at, one in listed if isinstance(one, Listing)]
+    if isinstance(document.model, LabFile):
+        files = sorted((root / document.source.file).parent.glob("*.py"))
+        programs = [(("title",), file.relative_to(root).as_posix(), None) for file in files]
+    for at, path, name in programs:
+        if not listed_code.why_not_listed(root, path, name):
+            yield from ((at, said) for said in listed_code.stated(root, path, name))
+
+
 def _wrong_programs(book: Book, document: Document[WrongFile]) -> Iterator[ContentError]:
     """Programs of a lab whose changes do not fit the solution, or make no Python of it."""
     for program in wrong_programs(book.root / document.source.file):
@@ -256,6 +270,7 @@ def missing_sections(
 _Check = Callable[[Evidence, Document[Any]], Iterator[Mistake]]
 _BY_FILE: tuple[tuple[type[Written], _Check], ...] = (
     (Written, _listings),
+    (Written, _comments),
     (ClaimFile, claim_checks.mistakes),
     (QuizFile, _items),
     (HandWritten, _fences),

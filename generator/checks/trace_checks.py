@@ -18,6 +18,7 @@ from proofbook.runners.system.book import ROOT, experiment_files, own_book
 from proofbook.runners.system.errors import FixableError
 from proofbook.runners.traces.digest import program_digests
 from proofbook.runners.traces.files import again
+from proofbook.runners.verify.report import own_digest
 
 
 def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:
@@ -32,6 +33,9 @@ def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:
         ]
     for name in unmeasured(book):
         lines += _broken(book, name)
+    for name, report in book.verified.items():
+        if report.judge != own_digest():
+            lines.append(f"{name}: the code of `verify` has changed; run {report.anew}")
     lines += other_releases(book, pinned)
     return [*lines, *map(str, broken_laws(book, outcomes))]
 

@@ -67,16 +67,24 @@ class Document(Generic[WrittenT]):
         """Every text of the file, in the order in which the models declare it."""
         return tuple(fields_of(self.model))
 
-    def text_faults(self, programs: str = "") -> Iterator[ContentError]:
-        """Yield ContentErrors of its Markdown texts, but none on code that `programs` contains."""
+    def text_faults(self, programs: str = "", *, has_units: bool = True) -> Iterator[ContentError]:
+        """Yield ContentErrors of its Markdown texts, but none on code that `programs` contains.
+
+        Where no value has a unit, since there are no runs, authors write units behind values.
+        """
         for field in self.fields:
             for fault in faults(field.text, field.mark) if field.mark in TEXTS else ():
                 code = re.escape(fault.code)
                 is_shown = code and re.search(rf"(?<![\w.]){code}(?![\w.])", programs)
                 is_of_item = fault.message.startswith(NUMBERS) and field.path[0] == "items"
                 # An item outside a book that cites its source may hold numbers.
-                if not is_shown and not (
-                    is_of_item and "source" in self.source.document["items"][field.path[1]]
+                is_given = fault.message.startswith("unit ") and not has_units
+                if (
+                    not is_shown
+                    and not is_given
+                    and not (
+                        is_of_item and "source" in self.source.document["items"][field.path[1]]
+                    )
                 ):
                     yield self.error_in(field, fault.offset, fault.message)
         if CALL in self.source.text:

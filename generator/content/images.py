@@ -4,16 +4,21 @@ In: a document and the project's root. Out: the files of its images, by path und
 or what is wrong with one of them.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from proofbook.generator.content import addresses, prose
 from proofbook.generator.content.documents import TEXTS, Document
 from proofbook.generator.content.errors import ContentError, nearest
+from proofbook.generator.content.numerals import SPELLED, numerals
 
 SUFFIXES = (".png", ".svg", ".webp", ".jpg", ".jpeg", ".gif")
 MOST = 200  # kB
+_WORDED = ("}text", "}title", "}desc", "}foreignObject")
+_NAMES = re.compile(r"(?i)\b(?:rank|step|layer)s?\s+\d+\b")
 
 
 def files(document: Document[Any]) -> Iterator[str]:
@@ -49,4 +54,19 @@ def _problem(file: str, root: Path, name: str) -> str | None:
     for mistake in addresses.mistakes(drawn, name, drawn):
         return str(mistake)
     size = -(-path.stat().st_size // 1000)
-    return f"it has {size} kB, and an image may have {MOST}" if size > MOST else None
+    if size > MOST:
+        return f"it has {size} kB, and an image may have {MOST}"
+    return _why_stated(path.read_bytes()) if path.suffix == ".svg" else None
+
+
+def _why_stated(svg: bytes) -> str | None:
+    """Message on a quantity in the words of a drawing, labels such as rank 0 aside; or None."""
+    try:
+        elements = ElementTree.fromstring(svg).iter()
+        said = [" ".join(one.itertext()) for one in elements if one.tag.endswith(_WORDED)]
+    except ElementTree.ParseError as error:
+        return f"no SVG: {error}"
+    words = _NAMES.sub("", "\n".join(said))
+    for stated in (*(word for _, word in numerals(words)), *SPELLED.findall(words)):
+        return f"its words state {stated!r}; print it beside the image with {{{{ … }}}}"
+    return None

@@ -13,6 +13,7 @@ from proofbook.generator.content import blocks, formulas
 from proofbook.generator.content.addresses import INSTEAD, MARKDOWN, begins
 from proofbook.generator.content.numerals import (
     AFTER_VALUE,
+    MEASURE,
     SPELLED,
     blank,
     numerals,
@@ -50,6 +51,8 @@ _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILIN
 _OPENING = re.compile(r"\][(:]|<")  # of an address
 _SLOT = re.compile("[\ue000-\uf7ff].*")
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
+_SENTENCE = re.compile(r"(?:(?![.!?;]\s|\n\s*\n|\n\s*[-*+] ).)+", re.DOTALL)
+_COMMANDS = re.compile(r"[ `~]*(?:sh|listing|quiz|verified)\n")  # or YAML, checked as such
 _INFOS = ("", "python", "diff", "sh", "text")  # behind the mark of a fence
 _WITHOUT_SLOTS = str.maketrans("\ue000~", "  ")
 FIRST_EXPRESSION, FIRST_FORMULA = 0xE000, 0xF000
@@ -131,11 +134,14 @@ def _formula_faults(text: str, even: str, mark: str) -> Iterator[Fault]:
             at = match.start("block" if match["block"] else "inline")
             for offset, message in formulas.faults(latex):
                 yield Fault(at + offset, message)
-        elif match["ticks"]:
+        else:
             written = text[match.start() : match.end()]
             code = filled(written, lambda _: "_").strip("`")
-            if states_quantity(code):
-                message = f"quantity {written!r}; it is no code; print it with {{{{ … }}}}"
+            is_shown = match["fence"] and not _COMMANDS.match(written)
+            measure = MEASURE.search(code) if is_shown else None
+            if measure or (match["ticks"] and states_quantity(code)):
+                stated = measure[0] if measure else written
+                message = f"quantity {stated!r}; it is no code; print it with {{{{ … }}}}"
                 yield Fault(match.start(), message, code)
 
 
@@ -201,6 +207,12 @@ def _kept(text: str) -> tuple[str, str]:
 def _latex(match: re.Match[str]) -> str:
     """The LaTeX of a match of `_FORMULA`; empty for code."""
     return match["block"] or match["inline"] or ""
+
+
+def sentences(text: str) -> Iterator[tuple[int, str]]:
+    """Where each sentence of a text begins, and it without code and values; a table is one."""
+    kept = _kept(text)[1].translate(_WITHOUT_SLOTS)
+    return ((match.start(), match[0]) for match in _SENTENCE.finditer(_LINK.sub(blank, kept)))
 
 
 def in_code(text: str, at: int) -> bool:

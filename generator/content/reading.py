@@ -116,8 +116,7 @@ class _Loader(Files):
             program = path.with_suffix(".py")
             if report := self.read_or_refuse(read_watched, path):
                 if not program.is_file() or report.code != digest_of(self.text_of(program)):
-                    again = f"`python -m runners {report.command}`, and copy the trace"
-                    self.refuse(path, f"{program.name} is another program now; {again}")
+                    self.refuse(path, f"{program.name} is another program now; {report.anew}")
                 yield self.name(program), report
 
     def of(self, model: type[ModelT]) -> list[Document[ModelT]]:

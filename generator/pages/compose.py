@@ -98,7 +98,7 @@ SPELLED_OUT = {code: f"\\u{code:04x}" for code in HIDDEN}  # what a run printed 
 def begin(sheet: Sheet, gathered: Gathered) -> Draft:
     """A new page of a sheet."""
     at_hand = gathered.evidence
-    evidence = (sheet.lacks is not None and at_hand.reference) or at_hand
+    evidence = (sheet.missing and at_hand.reference) or at_hand
     is_marked = not evidence.book.is_reference and sheet.kind not in OF_MACHINES
     folio = Folio(evidence, at_hand, gathered.others, sheet.path, marks_reference=is_marked)
     terms = folio.book.terms if sheet.mode not in (None, "recall") else ()
@@ -132,6 +132,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         needs.add("opening")
     # What a trace says is text: no expression, no Markdown.
     about = (label if sheet.kind in OF_MACHINES[:2] else folio.line)(sheet.about)
+    num_here, moved = frame.measured_here(folio)
     origins, marks = frame.origins(folio), " ".join(folio.natures)
     values, natures = folio.sources.values, folio.ui["natures"]
     around = frame.Frame(
@@ -161,6 +162,8 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         surprises=frame.surprises(folio),
         kinds=frozenset(word for value in values for word in (value.kind, value.nature)),
         natures=[(word, means) for word, means in natures.items() if word in marks],
+        num_here=num_here,
+        moved=moved,
         sources=folio.sources.block(),
     )
     page = environment().get_template("page.md.j2").render(page=around)

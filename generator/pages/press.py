@@ -25,7 +25,7 @@ from proofbook.generator.pages.environment import environment
 from proofbook.generator.pages.page import Gathered, Page
 from proofbook.generator.pages.sheets import EVIDENCE, HOME, Sheet, sheets
 from proofbook.generator.values.evaluation import Evidence
-from proofbook.generator.values.machines import OtherOutcomes, missing_experiments, other_outcomes
+from proofbook.generator.values.machines import Missing, OtherOutcomes, missing_runs, other_outcomes
 from proofbook.runners.core.system.processes import end_with
 from proofbook.runners.core.trace.machine import num_cores
 from proofbook.runners.verify.report import SUFFIX
@@ -207,22 +207,22 @@ def _print_inherited(place: int) -> _PageOrMistakes:
 
 
 def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet]:
-    """The sheets, each with the experiments for which it shows the reference machine, if it does.
+    """The sheets, each with the runs for which it shows the reference machine, if it does.
 
     All pages of a topic show one machine. The page of all claims names a machine beside each claim.
     """
 
     @cache
-    def lacks(of: str) -> list[str] | None:
+    def missing(of: str) -> Missing | None:
         """Of a topic, one file and those named after it; home's are its own and all topics'."""
         starts = (of, "content/topics/") if of == HOME else of.removesuffix(".yml")
         files = (file for file in evidence.book.documents if file.source.file.startswith(starts))
-        return missing_experiments(files, evidence)
+        return missing_runs(files, evidence)
 
     for sheet in planned:
         of = f"content/topics/{sheet.topic.id}/" if sheet.topic else sheet.source
         is_decided = of is not None and sheet.path != EVIDENCE
-        yield replace(sheet, lacks=lacks(of) if is_decided else None)
+        yield replace(sheet, missing=missing(of) if is_decided else None)
 
 
 def _shared_texts(book: Book) -> dict[str, _Texts]:

@@ -1,6 +1,6 @@
 """Book → what its pages are, before any of them is printed. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,6 +9,7 @@ from proofbook.generator.content.chain import DeepPage, chain
 from proofbook.generator.content.handwritten import HandWritten
 from proofbook.generator.content.lesson import DeepFile, Mode
 from proofbook.generator.content.plan_page import PlanFile
+from proofbook.generator.values.machines import Missing
 from proofbook.runners.planner.answers.published import PEAKS
 
 HOME = "content/site.yml"
@@ -37,8 +38,7 @@ class Sheet:
     watched: str | None = None  # a script that `verify` watched, on its page
     has_toc: bool = False
     under: str | None = None  # its page in the header, where that is not its folder's index
-    # Where it shows the reference machine, the experiments to measure before it does not.
-    lacks: Sequence[str] | None = None
+    missing: Missing | None = None  # here, where it shows the reference machine
 
     @property
     def is_recorded(self) -> bool:

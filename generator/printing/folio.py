@@ -25,7 +25,7 @@ from proofbook.generator.printing.markdown import Span, Text, parted, render
 from proofbook.generator.printing.sources import Sources
 from proofbook.generator.values.evaluation import Evidence, verdict_words
 from proofbook.generator.values.filters import SIDES, ClaimSentence, calls_of_claims
-from proofbook.generator.values.machines import OtherOutcomes
+from proofbook.generator.values.machines import OtherOutcomes, measured_here
 from proofbook.generator.values.value import Kind, Origin, Value
 from proofbook.generator.values.verdicts import Judged
 from proofbook.runners.core.trace.fields import Key
@@ -170,11 +170,14 @@ class Folio:
         place = self.sources.place(value, self.claim_place(claim) if claim else at)
         marks = ", ".join(self._marks(value))
         self.natures.add(marks)
+        is_lent = self.evidence is self.at_hand.reference
+        here = measured_here(value, self.at_hand) if is_lent else None
         css, text = _look(str(value), value.kind, marks, bool(value.absent))
         is_drawn = value.origin is not None and value.origin.is_nowhere
         if not self.opens or is_drawn:  # which stands for itself
             return Text(f'<span class="pb-label">{text}</span>')
-        number = self.sources.number(value)
+        number = self.sources.number(value, here)
+        css += " pb-moved" if here and str(here) != str(value) else ""
         if claim and value.link_target is None:
             self.linked_claims.add(claim)
         return Text(f'<a class="{css}" href="{place}" data-v="{number}">{text}</a>')

@@ -44,15 +44,18 @@ class Sources:
         """Start a page, from which `root` leads to the site's root; `natures` defines marks."""
         self._evidence, self._root, self._natures = evidence, root, natures
         self._numbers: dict[object, int] = {}
+        self.here: dict[int, Value] = {}  # by number, the same on the machine at hand
         self.values: list[Value] = []
         self.texts: set[str] = set()  # that authors wrote and the block has
 
-    def number(self, value: Value) -> int:
-        """The number of a value on this page; equal values share one."""
+    def number(self, value: Value, here: Value | None = None) -> int:
+        """The number of a value on this page, and of the same `here`; equal values share one."""
         key = (str(value), value.kind, value.formula, value.origin or value.machines)
         if key not in self._numbers:
             self._numbers[key] = len(self.values)
             self.values.append(value)
+        if here:
+            self.here[self._numbers[key]] = here
         return self._numbers[key]
 
     def place(self, value: Value, stated_at: str = "") -> str:
@@ -122,6 +125,8 @@ class Sources:
             parts += [f"exactly {exact}"]
         machines = sorted(value.machines - {self._evidence.book.machine.name})
         parts += [*value.marks, *(f"on {machine}" for machine in machines), value.absent or ""]
+        if here := self.here.get(self.number(value)):
+            parts += [f"on {', '.join(here.machines)} {here}", *here.marks]
         return f"{value.kind}: {', '.join(filter(None, parts))}"
 
     def _row(self, value: Value, runs: dict[object, Row]) -> Row:
@@ -129,13 +134,17 @@ class Sources:
 
         They are what is shown; the kind, of which the last is a constant that a claim states;
         formula or field; run, or inputs; the number exactly, 1 where that is shown; why it is
-        absent; what sets it apart.
+        absent; what sets it apart; the same on the machine at hand, and a run behind that.
         """
         if _is_stated(value):
             return [str(value), len(KINDS)]
         says, of, exact = self._origin_cells(value, runs)
         kind = KINDS.index(value.kind)
-        return [str(value), kind, says, of, exact, value.absent, " ".join(value.marks)]
+        row = [str(value), kind, says, of, exact, value.absent, " ".join(value.marks)]
+        here = self.here.get(self.number(value))
+        if here and here.link_target:
+            row += [", ".join([str(here), *here.marks]), self._run_cell(here.link_target, runs)]
+        return row
 
     def _origin_cells(self, value: Value, runs: dict[object, Row]) -> tuple[str, object, object]:
         """Formula or field; run, or inputs; the number exactly."""
@@ -150,12 +159,16 @@ class Sources:
             return f"{cited.title} ({cited.where})", None, None
         if origin.is_nowhere:
             return origin.field, [], None  # the inputs of no formula
+        exact = _exactly(value)
+        return origin.field, self._run_cell(origin, runs), 1 if exact == str(value) else exact
+
+    def _run_cell(self, origin: Origin, runs: dict[object, Row]) -> int:
+        """The number of a run on this page."""
         key = (origin.machine, origin.experiment, origin.run)
         if key not in runs:
             runs[key] = _short([*key, origin.recorded_at and moment(origin.recorded_at),
                                 origin.software, self._machine_suffix(origin)])  # fmt: skip
-        exact = _exactly(value)
-        return origin.field, [*runs].index(key), 1 if exact == str(value) else exact
+        return [*runs].index(key)
 
 
 def _short(row: Row) -> Row:

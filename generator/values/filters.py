@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from proofbook.generator.content.claim import EPSILONS
-from proofbook.generator.content.numerals import NAMED_UNIT
+from proofbook.generator.content.numerals import NAMED_UNIT, SPELLED
 from proofbook.generator.values import units
 from proofbook.generator.values.expression import compiled
 from proofbook.generator.values.formula import Tree
@@ -71,8 +71,9 @@ def _made_of(name: str, values: Sequence[Value], gathered: Result) -> Tree:
     return (name, *inside)
 
 
-def _gathered(name: str, of: Callable[[list[float]], float]) -> Callable[[Result], Value]:
-    def gather(listed: Result) -> Value:
+def _gathered(name: str, of: Callable[[list[float]], float]) -> Callable[..., Value]:
+    def gather(listed: Result, *more: Result) -> Value:  # a list, or as its formula, the values
+        listed = (listed, *more) if isinstance(listed, Value) else listed
         values = _values(listed, name)
         number = of([numeric(value) for value in values])
         unit = reduce(units.of_sum, [value.unit for value in values])
@@ -112,7 +113,7 @@ def _unit(value: Result, label: object) -> Value:
         raise ExpressionError("|unit wants a unit in quotes, without a digit")
     if not value.unit.is_number:
         raise ExpressionError(f"|unit wants a plain number, not {value.unit}")
-    if named := NAMED_UNIT.search(label):
+    if named := NAMED_UNIT.search(label) or SPELLED.search(label):
         raise ExpressionError(f"|unit names {named[0]!r}, which follows from what is read")
     return replace(value, form=replace(value.form, label=label))
 

@@ -1,10 +1,11 @@
 """Machines: which one a topic shows, and what the others say of the same claims.
 
-A topic shows the machine at hand if it has measured what the topic names, else the reference. A run
-that was skipped, or that is about no machine, does not decide it: a figure or a table shows the
-reference machine's, and says so. Each other machine gives its verdict on every claim whose runs it
-has all measured itself. A time is not judged on a machine where more ranks shared a core or an
-accelerator than on the machine shown.
+A topic shows the machine at hand if it has measured what the topic names, else the reference; each
+number of that opens to what the machine at hand has measured of the same. A run that was skipped,
+or that is about no machine, does not decide it: a figure or a table shows the reference machine's,
+and says so. Each other machine gives its verdict on every claim whose runs it has all measured
+itself. A time is not judged on a machine where more ranks shared a core or an accelerator than on
+the machine shown.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,9 +14,10 @@ from typing import Any
 
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.documents import Document
-from proofbook.generator.content.shelf import MachineFolder, standing
+from proofbook.generator.content.shelf import MachineFolder, measure_command, standing
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.filters import calls_of_claims
+from proofbook.generator.values.value import Value
 from proofbook.generator.values.verdicts import TIMED, UNDECIDED, Judged
 from proofbook.runners.core.trace.records import Run
 
@@ -86,12 +88,17 @@ def _is_crowded(outcome: Judged) -> bool:
     return any(side.is_crowded for side in (outcome.predicted, outcome.observed) if side)
 
 
-def missing_experiments(documents: Iterable[Document[Any]], at_hand: Evidence) -> list[str] | None:
-    """Names of experiments in documents that only the reference measured, so it is shown; or None.
+@dataclass(frozen=True)
+class Missing:
+    """What the machine at hand lacks of the runs that a topic or a page needs."""
 
-    None where the machine at hand is shown; an empty list where it measured all, and its runs still
-    do not give what the documents of a topic or a page name.
-    """
+    needed: list[str]  # as `experiment.run`
+    runs: list[str]  # of these, the ones that it has not measured; none where they lack a value
+    command: str  # that measures them; empty where it skipped them, because it cannot
+
+
+def missing_runs(documents: Iterable[Document[Any]], at_hand: Evidence) -> Missing | None:
+    """What is missing here for documents that show the reference machine; None for all others."""
     reference = at_hand.reference
     if reference is None:
         return None
@@ -117,15 +124,47 @@ def missing_experiments(documents: Iterable[Document[Any]], at_hand: Evidence) -
         or any(_lacks(expression, at_hand) for expression in expressions)
         or any(_lacks(expression, at_hand, run) for expression in sorted(of_runs) for run in runs)
     )
-    needed = {path.partition(".")[0] for path in ended}
-    return sorted(name for name in needed if not _fresh(name, at_hand)) if is_lacking else None
+    return _missing(ended, at_hand) if is_lacking else None
+
+
+def _missing(needed: list[str], at_hand: Evidence) -> Missing:
+    own = {path: _own_run(path, at_hand) for path in needed}
+    lacking = [path for path, run in own.items() if run is None or run.status == "skipped"]
+    absent = [path for path in lacking if own[path] is None]
+    heavy = [path for path, run in own.items() if run is not None and run.is_left_out]
+    names = " ".join(sorted({path.partition(".")[0] for path in absent or heavy}))
+    return Missing(needed, lacking, measure_command(names, full=not absent) if names else "")
+
+
+def measured_here(value: Value, at_hand: Evidence) -> Value | None:
+    """What the machine at hand has for a number that the reference machine measured, if anything.
+
+    Its code must not have changed since, and its runs have to have ended as declared.
+    """
+    runs = {f"{one.experiment}.{one.run}" for one in value.run_origins if one.measured_on}
+    is_measured = runs and None not in {_status(run, at_hand) for run in runs}
+    if not is_measured or value.words or value.machines != {at_hand.book.reference.name}:
+        return None
+    here = at_hand.evaluate(value.formula).result
+    own = {at_hand.book.machine.name}
+    if not isinstance(here, Value) or here.machines != own or here.unit != value.unit:
+        return None
+    if isinstance(here.number, str) and "_" not in str(value.number):  # as `word` prints it
+        here = replace(here, number=here.number.replace("_", " "))
+    digits = value.form.digits or here.form.digits  # fewer of a time that varies
+    return replace(here, form=replace(value.form, digits=digits))
 
 
 def _status(path: str, evidence: Evidence) -> str | None:
     """How a run ended on the machine of this evidence; None where that says nothing of it today."""
-    experiment, _, name = path.partition(".")
-    run = _fresh(experiment, evidence).get(name)
+    run = _own_run(path, evidence)
     return None if run is None or run.is_surprise else run.status
+
+
+def _own_run(path: str, evidence: Evidence) -> Run | None:
+    """The machine's own run, if its code has not changed since."""
+    experiment, _, name = path.partition(".")
+    return _fresh(experiment, evidence).get(name)
 
 
 def _fresh(experiment: str, evidence: Evidence) -> Mapping[str, Run]:

@@ -226,14 +226,18 @@ def messages(ranks: Ranks, addressee: Callable[[int], int]) -> Iterator[Comparis
     return on_each_rank("messages", ranks, wrong)
 
 
-def order(ranks: Ranks, operations: Sequence[str]) -> Comparison:
-    """A `Comparison`, for all ranks, of operations called, in order, against those expected."""
+def order(ranks: Ranks, operations: Sequence[str], *, at_most: bool = False) -> Comparison:
+    """A `Comparison`, for all ranks, of operations called, in order, against those expected.
+
+    With `at_most`, some of them may be left out.
+    """
 
     def wrong(result: RankResult) -> str:
-        called = [call.operation for call in result.calls]
-        if called == list(operations):
+        called, left = [call.operation for call in result.calls], iter(operations)
+        is_in_order = all(name in left for name in called)
+        if called == list(operations) or (at_most and is_in_order):
             return ""
-        return f"called {_listed(called)}; expected {_listed(operations)}"
+        return f"called {_listed(called)}; expected {'at most ' * at_most}{_listed(operations)}"
 
     return _decisive("order", on_each_rank("order", ranks, wrong))
 

@@ -48,9 +48,10 @@ from proofbook.runners.core.meters.collectives import (
 )
 from proofbook.runners.core.meters.memory import MemoryMeter
 from proofbook.runners.core.system.processes import IdleTime, are_idle
-from proofbook.runners.core.system.scratch import Scratch
+from proofbook.runners.core.system.scratch import COMPILED, Scratch
 from proofbook.runners.core.trace.measured import Memory
 from proofbook.runners.judging.lending import Lent
+from proofbook.runners.system.private import PrivateFolder
 
 POLL_SECONDS = 0.01
 MOST_PRINTED = 1000  # characters of what a rank prints
@@ -346,7 +347,8 @@ class _RankProcess:
             place = _innermost_line(self._stack, files)
             return RankResult(self.rank, failure=ProgramFailure(kind, what, *_with_code(place)))
         if self._record.exists():
-            recorded: RankResult = torch.load(self._record, weights_only=False)
+            with PrivateFolder(self._record.parent).open(self._record.name) as file:
+                recorded: RankResult = torch.load(file, weights_only=False)
             return recorded
         code = self.process.exitcode or 0
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -390,6 +392,7 @@ def _with_code(place: str | None) -> tuple[str | None, str | None]:
 def _run_rank(rank: int, world_size: int, folder: Path, order: bytes, files: Sequence[str]) -> None:
     """Run and record a program as one rank, then end this process."""
     threading.Thread(target=_end_with_the_judge, daemon=True).start()
+    os.environ[COMPILED] = str(folder / "compiled")  # the forkserver's is gone, its name known
     stem = folder / f"rank{rank}"
     with stem.with_suffix(".stack").open("w", encoding="utf-8") as stack:
         faulthandler.register(signal.SIGUSR1, stack, all_threads=False)

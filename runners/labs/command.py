@@ -101,6 +101,7 @@ def _grade(lab: Lab, desk: Desk, arguments: argparse.Namespace) -> bool:
 
     drawn = random.SystemRandom().randrange(1, 1 << 20)
     seeds = [FIRST_SEED, drawn if arguments.seed is None else arguments.seed]
+    grades = []
     # The second case has another number of ranks: a program may fit one of them alone.
     for seed, ranks in zip(seeds, (arguments.ranks, 2 if arguments.ranks > 2 else 4), strict=True):
         told = f"still running on {ranks} ranks; what never ends is stopped by itself"
@@ -108,24 +109,28 @@ def _grade(lab: Lab, desk: Desk, arguments: argparse.Namespace) -> bool:
         waiting.daemon = True
         waiting.start()
         try:
-            grade = graded(BENCHES[lab.name], desk.file(lab).resolve(), ranks, [seed])
+            grades.append(graded(BENCHES[lab.name], desk.file(lab).resolve(), ranks, [seed]))
         finally:
             waiting.cancel()
-        if not grade.is_solved:
+        if not grades[-1].is_solved:
             break
-    print("\n".join(report(lab, grade, arguments.ranks)), flush=True)
-    if grade.is_solved:
+    print("\n".join(report(lab, grades)), flush=True)
+    if grades[-1].is_solved:
         desk.mark(lab)
-    return grade.is_solved
+    return grades[-1].is_solved
 
 
-def report(lab: Lab, grade: Grade, first_ranks: int) -> Iterator[str]:
-    """Yield a grade's printed lines: each requirement, and an explanation of the first to fail."""
-    case = grade.case
+def report(lab: Lab, grades: Sequence[Grade]) -> Iterator[str]:
+    """Yield printed lines: each requirement, and an explanation of the first to fail.
+
+    The numbers are those of the case that failed, else of the one with the most ranks.
+    """
+    grade = max(grades, key=lambda one: (not one.is_solved, one.case.world_size))
+    case, others = grade.case, [one.case for one in grades if one.is_solved and one is not grade]
     settings = ", ".join(f"{name} {value:,}" for name, value in case.settings.items())
-    before = f"{first_ranks} ranks with seed {FIRST_SEED}, and on " if grade.is_solved else ""
-    on = f"{before}{case.world_size} ranks with seed {case.seed}"
-    yield f"{lab.name} on {on} ({settings})"
+    on = f"{case.world_size} ranks with seed {case.seed} ({settings})"
+    passed = (f", and on {one.world_size} ranks with seed {one.seed}" for one in others)
+    yield f"{lab.name} on {on}{''.join(passed) if grade.is_solved else ''}"
     yield from _failures(grade.ranks)
     first = grade.first_failed
     for law in grade.requirements:

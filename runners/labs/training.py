@@ -37,13 +37,14 @@ def trained(
     loss_of: Callable[[Mapping[str, Tensor], Tensor, Tensor], Tensor],
     learning_rate: float,
     max_norm: float = inf,
+    weight_decay: float = 0,
 ) -> dict[str, Tensor]:
     """The weights after SGD on whole batches, clipped at `max_norm`, and `losses`, by name.
 
     `loss_of` computes the loss of weights, inputs and targets. The weights are updated in place.
     """
     own, losses = [weight.requires_grad_() for weight in weights.values()], []
-    optimizer = torch.optim.SGD(own, lr=learning_rate)
+    optimizer = torch.optim.SGD(own, lr=learning_rate, weight_decay=weight_decay)
     for inputs, targets in batches:
         loss = loss_of(weights, inputs, targets)
         optimizer.zero_grad()

@@ -1,10 +1,10 @@
 """The board of a launch: files by which its ranks exchange records, and say where they wait.
 
 In: objects that torch can save. Out: the same objects on the other ranks, on one host. No process
-group takes part, so a script that hangs, fails or destroys its groups loses nothing. Each rank
-writes what it calls before the call begins. A `Lookout` on each rank posts where its main thread
-waits; where all ranks wait, the script hangs, and where a rank is gone, the first that is left
-reports it.
+group takes part, so a script that hangs, fails or destroys its groups loses nothing. The files lie
+in a folder that no other user can enter. Each rank writes what it calls before the call begins. A
+`Lookout` on each rank posts where its main thread waits; where all ranks wait, the script hangs,
+and where a rank is gone, the first that is left reports it.
 """
 
 from __future__ import annotations
@@ -17,25 +17,32 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from proofbook.runners.core.system import processes
 from proofbook.runners.core.system.processes import IdleTime
+from proofbook.runners.system.private import PrivateFolder, temporary
+from proofbook.runners.verify import records
 from proofbook.runners.verify.internals import place
+from proofbook.runners.verify.replay import Replay
 from proofbook.runners.verify.report import Finding, Verdict
 
 GATHER_SECONDS = 0.02
-PREFIX = "proofbook-verify"
+PREFIX = "verify-"
+# Besides tensors and plain values, what a record may hold.
+_CLASSES: list[Any] = [
+    records.Clip, records.Forward, records.LocalPart, records.Loss, records.RankRecording,
+    records.RootRecord, records.ScriptFailure, records.Spec, records.UpdateRecord, Replay,
+]  # fmt: skip
+_PICKLED = ("batches", "inputs")  # which hold objects of the script's own classes
 _SLOTS, _SLOT_BYTES = 16, 512  # of the newest calls
 
 
@@ -61,29 +68,34 @@ class Board:
         launcher = os.getpid() if rank is None else os.getppid()
         start = processes.start_ticks(launcher)
         launch = f"{port}-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-        name = f"{PREFIX}-{os.getuid()}-{launcher}-{start}-{launch}"
-        self.folder = Path(tempfile.gettempdir()) / name
-        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self._parent = temporary()
+        name = f"{PREFIX}{launcher}-{start}-{launch}"
+        self.folder = PrivateFolder(self._parent.path / name, self._parent)
         self._numbers = Counter[str]()  # of calls, by their group
         if rank is not None:
             self.post("process", (os.getpid(), processes.start_ticks(os.getpid())))
-            self._calls = os.open(self.folder / f"calls.{rank}", os.O_CREAT | os.O_WRONLY)
+            with self.folder.open(f"calls.{rank}", "wb") as file:
+                self._calls = os.dup(file.fileno())
 
     def post(self, name: str, value: Any) -> None:
         """Write a file, which appears whole."""
-        path = self._path(name, self.rank)
-        torch.save(value, path.with_suffix(".part"))
-        path.with_suffix(".part").rename(path)
+        name = f"{name}.{self.rank}"
+        with self.folder.open(f"{name}.part", "wb") as file:
+            torch.save(value, file)
+        at = self.folder.descriptor
+        os.replace(f"{name}.part", name, src_dir_fd=at, dst_dir_fd=at)
 
     def read(self, name: str, rank: int) -> Any:
         """An object that a rank has posted; None where it has not."""
-        with suppress(FileNotFoundError):  # also where the last rank removes the folder meanwhile
-            return torch.load(self._path(name, rank), weights_only=False, mmap=False)
+        torch.serialization.add_safe_globals(_CLASSES)  # again: a script may clear the list
+        # Also where the last rank removes the folder meanwhile.
+        with suppress(FileNotFoundError), self.folder.open(f"{name}.{rank}") as file:
+            return torch.load(file, weights_only=name not in _PICKLED, mmap=False)
         return None
 
     def has(self, name: str, rank: int) -> bool:
         """Whether a rank has posted under a name."""
-        return self._path(name, rank).exists()
+        return os.access(f"{name}.{rank}", os.F_OK, dir_fd=self.folder.descriptor)
 
     def first(self, name: str) -> Any:
         """The object posted by the lowest rank that has; None where none has."""
@@ -107,8 +119,8 @@ class Board:
     def calls(self, rank: int) -> list[AnnouncedCall]:
         """A rank's newest `AnnouncedCall`s, read from its file, in order; [] without a file."""
         calls = []
-        with suppress(FileNotFoundError):
-            held = (self.folder / f"calls.{rank}").read_bytes()
+        with suppress(FileNotFoundError), self.folder.open(f"calls.{rank}") as file:
+            held = file.read()
             for at in range(0, len(held), _SLOT_BYTES):
                 with suppress(ValueError, TypeError):  # an empty slot
                     slot = held[at : at + _SLOT_BYTES].strip(b"\0")
@@ -127,10 +139,7 @@ class Board:
 
     def remove(self) -> None:
         """Remove the folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _path(self, name: str, rank: int) -> Path:
-        return self.folder / f"{name}.{rank}.pt"
+        shutil.rmtree(self.folder.path.name, ignore_errors=True, dir_fd=self._parent.descriptor)
 
 
 def environment(rank: int, world_size: int, port: int) -> dict[str, str]:
@@ -152,12 +161,12 @@ def free_port() -> int:
 
 def sweep() -> None:
     """Remove the folders of launches that were killed, and of this process where it launched."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}-{os.getuid()}-*"):
-        with suppress(ValueError, OSError):
-            pid, start = folder.name.split("-")[3:5]
-            is_over = int(pid) == os.getpid() or not processes.lives(int(pid), int(start))
-            if start != "None" and is_over:
-                shutil.rmtree(folder, ignore_errors=True)
+    parent = temporary()
+    for name in os.listdir(parent.descriptor):  # noqa: PTH208 by its descriptor
+        with suppress(ValueError):
+            pid, start = map(int, name.removeprefix(PREFIX).split("-")[:2])
+            if pid == os.getpid() or not processes.lives(pid, start):
+                shutil.rmtree(name, ignore_errors=True, dir_fd=parent.descriptor)
 
 
 POLL_SECONDS = 0.25

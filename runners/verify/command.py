@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--one", action="store_true",
         help="run the script again as one process that has all batches")  # fmt: skip
     add("--cpu", action="store_true", help="run a script for GPUs on CPUs and gloo")
+    add(report.AS_REFERENCE, action="store_true", help=argparse.SUPPRESS)  # of content/verified
     add("--as-one", help=argparse.SUPPRESS)
     add("--json", action="store_true", help="print all of the report as JSON")
     add("script", help="a training script")
@@ -81,13 +82,15 @@ def _options(arguments: argparse.Namespace) -> list[str]:
     add_arguments(parser)
     names = ("steps", "seconds", "patience", "against")
     values = {name: getattr(arguments, name) for name in names}
-    options = [f"--{name}={v}" for name, v in values.items() if v != parser.get_default(name)]
+    options = [report.AS_REFERENCE] * arguments.as_reference
+    options += [f"--{name}={v}" for name, v in values.items() if v != parser.get_default(name)]
     options += [f"--split={split}" for split in arguments.split]
     return [*options, *["--one"] * arguments.one, *["--cpu"] * arguments.cpu]
 
 
 def _launch(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     """Start the ranks on this host; returns the exit code of the one that reported."""
+    sweep()  # or each rank would say that its folder is somebody else's
     world_size, port = arguments.ranks, free_port()
     common = {"OMP_NUM_THREADS": "1", **os.environ}
     root = str(Path(__file__).parents[3])

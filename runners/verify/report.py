@@ -36,8 +36,10 @@ from proofbook.runners.core.trace.schema import (
     finite_or_none,
     now,
 )
+from proofbook.runners.system.book import program
 from proofbook.runners.system.errors import FixableError, first_line
 from proofbook.runners.system.progress_lines import say
+from proofbook.runners.traces.digest import code_digest
 from proofbook.runners.traces.files import TraceError, read_record, remedy, write
 
 if TYPE_CHECKING:
@@ -266,6 +268,7 @@ def say_wrong_call(error: FixableError) -> int:
 
 
 SUFFIX = ".verify.json"
+AS_REFERENCE = "--as-reference"  # the option that writes the report beside its program
 AGAIN = "delete it, or run `verify` again"
 
 
@@ -298,11 +301,17 @@ class Watched(Guarded):
     circumstances: Circumstances
     command: str
     code: str  # the digest of the script's text
+    judge: str = ""  # the digest of `verify` itself
     printed: str
     report: Verdict
     tensors: list[Parameter]
     samples: list[str] = []  # digests of those that the watched updates used, of a run that began
     # anew: its optimizers had no state before the first one
+
+    @property
+    def anew(self) -> str:
+        """The command, in backquotes, that writes the report of a program of the book again."""
+        return f"`{program()} {self.command.replace('verify', f'verify {AS_REFERENCE}', 1)}`"
 
     @property
     def first(self) -> Parameter | None:
@@ -369,7 +378,8 @@ def _keep(
     verdict: Verdict, modules: Modules, script: Path, words: Sequence[str], printed: str
 ) -> str:
     """Write the trace of a run over that of the same command; returns a line with its path."""
-    folder, is_resumed = _folder(), _is_resumed(modules)
+    is_of_book, folder, is_resumed = words[0] == AS_REFERENCE, _folder(), _is_resumed(modules)
+    words = words[is_of_book:]
     if not folder.parent.is_dir():
         return ""
     command = shlex.join(["verify", "--ranks", str(verdict.world_size), *words])
@@ -378,11 +388,14 @@ def _keep(
     watched = Watched(
         schema_version=2, recorded_at=now(), machine=machine.name(),
         circumstances=machine.circumstances(), command=command, code=_code(script),
-        printed=printed, report=verdict, tensors=list(_tensors(verdict, modules)),
+        judge=own_digest(), printed=printed, report=verdict,
+        tensors=list(_tensors(verdict, modules)),
         samples=[] if is_resumed else sorted(_samples(modules)),
     )  # fmt: skip
-    path = folder / f"{name}{SUFFIX}"
+    path = script.with_suffix(".json") if is_of_book else folder / f"{name}{SUFFIX}"
     write(path, watched)
+    if is_of_book:
+        return f"verify: kept in {machine.from_home(path)}"
     return f"verify: kept in {machine.from_home(path)}; `make serve` shows it on verify/{name}.html"
 
 
@@ -408,6 +421,11 @@ def _repeated_samples(modules: Modules, script: Path) -> list[str]:
 def _folder() -> Path:
     """The folder of kept runs; outside a project, its parent does not exist."""
     return machine.TRACES.parent / "tries"
+
+
+def own_digest() -> str:
+    """The digest of the code that watches and compares, and of the words of causes."""
+    return digest_of([code_digest(Path(__file__).with_name("__main__.py")), causes()])
 
 
 def _code(script: Path) -> str:

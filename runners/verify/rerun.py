@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -26,6 +27,7 @@ from torch.distributed.tensor import DTensor
 
 from proofbook.runners.core.system import processes
 from proofbook.runners.judging.rounding import NORM, are_apart
+from proofbook.runners.system.private import PrivateFolder
 from proofbook.runners.verify import records
 from proofbook.runners.verify.board import environment, free_port
 from proofbook.runners.verify.fit import Expected, compare_with_sum, fit_gradients, scales_of
@@ -38,6 +40,7 @@ from proofbook.runners.verify.roots import Root
 from proofbook.runners.verify.watch import Watch, run_script
 
 SECONDS = 120.0
+INPUTS, RESULT = "one.inputs", "one.result"  # files, pickled: batches have the script's own classes
 DIFFERS = "one process differs"  # a cause that says no more
 _MOST_BATCHES = 512
 _LEAST_TOLERANCE = 1e-3  # relative: one process adds in another order
@@ -233,36 +236,38 @@ def _is_sample_list(batch: Any, part: Any) -> bool:
 # The process
 
 
-def rerun(inputs: RerunInputs, folder: Path, words: Sequence[str]) -> Rerun:
+def rerun(inputs: RerunInputs, folder: PrivateFolder, words: Sequence[str]) -> Rerun:
     """The `Rerun` (gradients, inputs) of a process that runs `words`: options, script, arguments.
 
     Raises:
         NotRerunError: it fails, or does not end.
     """
-    file = folder / "inputs.pt"
-    torch.save(inputs, file)
+    with folder.open(INPUTS, "wb") as file:
+        torch.save(inputs, file)
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCHELASTIC")}
-    command = [sys.executable, "-m", "proofbook.runners.verify", "--as-one", str(file), *words]
+    command = [sys.executable, "-m", "proofbook.runners.verify", "--as-one", str(folder.path)]
     try:
         done = subprocess.run(
-            command, env=kept | environment(0, 1, free_port()), capture_output=True, text=True,
-            errors="replace", timeout=SECONDS, check=False,
+            [*command, *words], env=kept | environment(0, 1, free_port()), text=True,
+            capture_output=True, errors="replace", timeout=SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise NotRerunError(f"it did not end in {SECONDS:.0f} s") from error
     result = Rerun({}, {})
     failure = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    if (answer := file.with_suffix(".done")).exists():
-        result, failure = torch.load(answer, weights_only=False)
+    with suppress(FileNotFoundError), folder.open(RESULT) as file:
+        result, failure = torch.load(file, weights_only=False)
     if failure:
         raise NotRerunError(failure)
     return result
 
 
-def run_as_one(file: Path, script: str, arguments: Sequence[str]) -> NoReturn:
-    """Run the script on the `RerunInputs` of a file, save gradients and inputs beside, and exit."""
+def run_as_one(path: Path, script: str, arguments: Sequence[str]) -> NoReturn:
+    """Run the script on a folder's `RerunInputs`, save gradients and inputs there, and exit."""
     processes.end_with(os.getppid())
-    inputs: RerunInputs = torch.load(file, weights_only=False)
+    folder = PrivateFolder(path, PrivateFolder(path.parent))
+    with folder.open(INPUTS) as file:
+        inputs: RerunInputs = torch.load(file, weights_only=False)
     watch = Watch(inputs.steps, lambda _, is_finished: is_finished)
     watch.on_update = functools.partial(_begin_update, inputs, set())
 
@@ -280,7 +285,8 @@ def run_as_one(file: Path, script: str, arguments: Sequence[str]) -> NoReturn:
         for key, record in recording.roots.items()
     }
     failure = recording.broken or (recording.failure.error if recording.failure else "")
-    torch.save((Rerun(gradients, inputs_of(recording)), failure), file.with_suffix(".done"))
+    with folder.open(RESULT, "wb") as file:
+        torch.save((Rerun(gradients, inputs_of(recording)), failure), file)
     os._exit(0)
 
 

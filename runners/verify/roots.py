@@ -15,6 +15,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from types import FunctionType
 from typing import Any
 
@@ -224,6 +225,7 @@ def optimizer_state(optimizer: Optimizer, parameter: Tensor) -> dict[str, Tensor
     return {key: value for key, value in state.items() if isinstance(value, Tensor)}
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the text of an object: no rank has another's
 _STATE = re.compile(r"(?:^|\.)state\.(.+)\.[^.]+$")  # of a parameter, in an optimizer's state
 
 
@@ -253,5 +255,13 @@ def _unsupported(module: nn.Module) -> str:
 
 
 def copied_setting(value: Any) -> Any:
-    """A setting of an optimizer, copied."""
-    return value.detach().clone() if isinstance(value, Tensor) else value
+    """A setting of an optimizer, copied: a tensor, plain values, or the text of anything else."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if type(value) in (tuple, list):
+        return type(value)(map(copied_setting, value))
+    if hasattr(value, "item"):  # a number of numpy
+        with suppress(TypeError, ValueError):
+            return value.item()
+    is_plain = value is None or type(value) in (bool, int, float, str)
+    return value if is_plain else _ADDRESS.sub("", repr(value))

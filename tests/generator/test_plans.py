@@ -209,6 +209,18 @@ def test_a_report_that_is_not_of_the_program_on_the_page_is_refused(watched, bre
     assert says in " ".join(watched.errors())
 
 
+def test_a_strict_build_refuses_a_report_that_another_verify_judged(watched, monkeypatch):
+    book = watched.load()
+    monkeypatch.setattr(
+        trace_checks, "own_digest", lambda: book.verified[f"content/verified/{NAME}.py"].judge
+    )
+    assert not [one for one in trace_checks.problems(book, {}) if NAME in one]
+    monkeypatch.setattr(trace_checks, "own_digest", lambda: "0" * 16)
+    (line,) = (one for one in trace_checks.problems(book, {}) if NAME in one)
+    command = f"verify --as-reference --ranks 2 content/verified/{NAME}.py`"
+    assert line.endswith(f"has changed; run `python -m runners {command}")
+
+
 def test_a_bar_crosses_the_dashed_line_where_its_tensor_differs_and_only_there():
     times = (0.0, 1e-9, 0.99, 1.01, 40.0, 1e9, None)
     drawn = strip([Bar(f"t{one}", "", one) for one in times], "allowed", NARROW)

@@ -45,6 +45,8 @@ def judged(book, one):
         ("164000", "differs", PEAK, False),
         ("164001", "at_least", PEAK, False),
         ("163999", "at_most", PEAK, False),
+        ("164000", "at_least", PEAK, True),
+        ("164000", "at_most", PEAK, True),
         ("164000", "above", PEAK, False),
         ("164000", "below", PEAK, False),
         (BUDGET, "above", PEAK, True),
@@ -88,6 +90,7 @@ SLOW, FAST, MIXED = [5.0, 5.1, 5.2, 5.3, 5.4], [1.0, 1.1, 1.2, 1.3, 1.4], [1.2, 
         (FAST, SLOW, "faster", "does_not_hold"),
         (SLOW, FAST, "slower", "does_not_hold"),
         (SLOW, MIXED, "faster", "not_distinguishable"),
+        (SLOW, FAST[:4], "faster", "no_evidence"),
     ],
 )
 def test_times_are_compared_by_quartile_ranges(book, single, averaged, relation, verdict):
@@ -141,6 +144,18 @@ def test_a_skipped_run_makes_a_law_not_apply_and_a_surprise_breaks_it(copy, stat
     assert outcome.is_broken_law == (status == "died")
 
 
+@pytest.mark.parametrize(
+    ("expected", "verdict"), [("completed", "no_evidence"), ("failed", "holds")]
+)
+def test_times_of_a_run_count_unless_it_failed_and_was_to_complete(book, expected, verdict):
+    one = claim("tiny_training.single.timing.step", "faster", "tiny_training.averaged.timing.step")
+    book = timed(book, SLOW, FAST)
+    runs = book.traces["tiny_training"].trace.runs
+    ended = {"status": "failed", "expected_status": expected}
+    runs["averaged"] = runs["averaged"].model_copy(update=ended)
+    assert judged(book, one).verdict == verdict
+
+
 def test_verdicts_of_a_stale_trace_are_left_out_but_not_on_the_reference_machine(copy):
     one = claim(BUDGET, "above", PEAK)
     assert judged(copy.load(is_stale=lambda _: True), one).verdict == "holds"
@@ -174,6 +189,22 @@ def test_a_law_whose_completed_run_lacks_the_value_is_broken_on_any_machine(copy
     outcome = Evidence(copy.load()).judged("whole-peak")
     assert outcome.verdict == "no_evidence"
     assert outcome.is_broken_law
+
+
+def test_a_prediction_that_the_runs_lack_is_no_evidence_and_no_mistake(copy):
+    copy.change_run("tiny_memory.whole", status="died", ranks=[])
+    outcome = judged(copy.load(), claim(PEAK, "equals", f"{HALVES}.ranks[0].memory.peak_bytes"))
+    assert (outcome.verdict, outcome.error) == ("no_evidence", None)
+
+
+def test_runs_of_two_machines_are_not_compared(copy):
+    copy.add_machine("desk", "tiny_training")
+    copy.remove_run("tiny_training.averaged", "desk")
+    copy.remove_run("tiny_training.single")  # so no machine has both
+    one = claim("tiny_training.single.timing.step", "faster", "tiny_training.averaged.timing.step")
+    outcome = judged(copy.load(), one)
+    assert (outcome.verdict, outcome.error) == ("does_not_apply", None)
+    assert outcome.explanation == "different machines measured its runs"
 
 
 def test_problems_name_surprises_broken_laws_and_stale_references(copy):

@@ -9,9 +9,10 @@ from functools import cache
 import pytest
 import torch
 
+from proofbook.runners.core.trace.measured import Memory
 from proofbook.runners.judging import comparison
 from proofbook.runners.judging.judged import JudgedProgram
-from proofbook.runners.judging.ranks import MeteredCall, RankResult, run
+from proofbook.runners.judging.ranks import MeteredCall, ProgramFailure, RankResult, run
 from tests.conftest import ROOT
 from tests.judging import programs
 
@@ -85,6 +86,48 @@ def test_a_peak_is_above_what_was_held_before():
     judged(programs.holds, 1, num).assert_peak(4 * num + 64)
     with pytest.raises(AssertionError, match="rank 0 held"):
         judged(programs.holds, 1, num).assert_peak(4 * num - 64)
+
+
+def results(*peaks):
+    """A rank for each peak in bytes; one that failed has none."""
+    failure = ProgramFailure("exception", "it ended")
+    return [
+        RankResult(rank, failure=failure) if peak is None
+        else RankResult(rank, memory=Memory(peak_bytes=peak))
+        for rank, peak in enumerate(peaks)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("peak", "state"), [(150, "agrees"), (151, "differs")])
+def test_a_buffer_that_may_be_freed_late_is_allowed_once(peak, state):
+    assert comparison.peak(results(peak), 100, slack=50).state == state
+
+
+@pytest.mark.parametrize(
+    ("peaks", "state", "rank", "observed"),
+    [
+        ((None, 90, 120, 150), "differs", 2, 120),  # which is certain, whatever a failed rank did
+        ((90, None, 95, None), "not compared", 1, None),
+        ((90, 95, 80), "agrees", None, 95),
+    ],
+)
+def test_of_all_ranks_the_first_that_differs_decides_then_one_that_failed(
+    peaks, state, rank, observed
+):
+    decides = comparison.peak(results(*peaks), 100)
+    assert (decides.state, decides.rank, decides.observed) == (state, rank, observed)
+
+
+def test_calls_may_be_left_out_but_not_exchanged_or_added_where_most_are_stated():
+    expected = ["reduce_scatter", "all_reduce", "all_gather"]
+
+    def state(*called):
+        calls = tuple(MeteredCall(operation, 4) for operation in called)
+        return comparison.order([RankResult(0, calls=calls)], expected, at_most=True).state
+
+    assert state(*expected) == state("all_reduce") == state("reduce_scatter", "all_gather")
+    assert state(*expected) == "agrees"
+    assert state("all_gather", "reduce_scatter") == state("all_reduce", "all_reduce") == "differs"
 
 
 def test_a_failure_names_the_programs_own_line_and_not_what_its_peers_met():

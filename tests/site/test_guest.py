@@ -12,7 +12,7 @@ from proofbook.generator.content.handwritten import FENCE
 from proofbook.generator.pages.guest import Guest
 from proofbook.generator.website import publish
 from tests.audit.server import served
-from tests.conftest import mkdocs
+from tests.conftest import ROOT, mkdocs
 from tests.processes import free_port, python
 from tests.site.axe import violations
 from tests.site.html_reading import pages, read
@@ -164,6 +164,19 @@ def test_no_rule_of_the_style_sheet_reaches_beyond_a_question():
     selectors = [one for found in lists for one in found.split(",")]
     assert len(selectors) > 100
     assert [one for one in selectors if ".pb-" not in one] == []
+
+
+def test_the_examples_of_the_documentation_can_be_asked(tmp_path):
+    readme = (ROOT / "generator" / "README.md").read_text()
+    page = FENCE.search(readme.partition("## Questions in another site")[2])["yaml"]
+    guest = Guest("Theirs", tmp_path, tmp_path / "quizzes")
+    asked = [
+        str(guest.html(guest.folio("docs/a.md"), page, fence.span("yaml"), 1))
+        for fence in FENCE.finditer(page)
+    ]
+    assert [html.count('class="pb-question"') for html in asked] == [1, 1]
+    stem = re.sub("<[^>]*>|\\s+", " ", asked[1])
+    assert "How many seconds are 2 minutes?" in " ".join(stem.split())
 
 
 ITEM = "id: one\nstem: What?\n"

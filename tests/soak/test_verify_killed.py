@@ -119,5 +119,5 @@ def test_a_watched_script_killed_at_any_moment_leaves_its_own_files_only(
     if victim == "launcher":  # nobody was left to remove it: the next start does
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
         board.sweep()
-    assert list((tmp_path / "temporary").glob(f"{board.PREFIX}-*")) == [], said
+    assert list((tmp_path / "temporary").glob("proofbook-*/*")) == [], said
     assert all(_equal(one, unwatched[name]) for name, one in saved.items())

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import runpy
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -64,7 +65,7 @@ def _output(body, program, ranks, words, *more):
 
 def _one(words, environment, errors):
     os.environ |= environment
-    os.dup2(os.open(errors, os.O_RDWR | os.O_CREAT), 2)
+    os.dup2(os.open(errors, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), 2)
     sys.argv = ["verify", *words]
     runpy.run_module("proofbook.runners.verify", run_name="__main__")
 
@@ -76,8 +77,9 @@ def _rank(rank, ranks, port, body, *given):
     import torch
 
     torch.set_num_threads(1)
-    file = Path(f"/tmp/verify-{os.getpid()}.out")
-    os.dup2(os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC), 1)
+    output, name = tempfile.mkstemp(suffix=".out")
+    file = Path(name)
+    os.dup2(output, 1)
     os.dup2(1, 2)
     sys.stdout = os.fdopen(1, "w")
     body(rank, file, *given)

@@ -1,10 +1,13 @@
 """What the reader of traces of watched scripts refuses."""
 
 import json
+import shutil
 
 import pytest
 
+from proofbook.runners.traces import digest
 from proofbook.runners.traces.files import TraceError
+from proofbook.runners.verify import report
 from proofbook.runners.verify.report import SUFFIX, read
 from tests.conftest import ROOT
 from tests.recorded import write
@@ -40,3 +43,42 @@ def test_a_trace_that_is_edited_cut_or_contradicts_itself_is_refused_in_a_line(
     assert str(refused.value).startswith(f"{path}: ")
     assert says in str(refused.value)
     assert str(refused.value).endswith("; delete it, or run `verify` again")
+
+
+@pytest.fixture
+def judge_in(tmp_path, monkeypatch):
+    """The digest of `verify` in a copy of the code, of which a part of a file is replaced."""
+    shutil.copytree(ROOT / "runners", tmp_path / "runners")
+    monkeypatch.setattr(digest, "ROOT", tmp_path)
+    folder = tmp_path / "runners" / "verify"
+    monkeypatch.setattr(report, "__file__", str(folder / "report.py"))
+    monkeypatch.setattr(report, "_FILE", folder / "causes.yml")
+
+    def judge(name="", old="", new=""):
+        path, text = folder / name, name and (folder / name).read_text(encoding="utf-8")
+        if name:
+            assert old in text
+            path.write_text(text.replace(old, new, 1), encoding="utf-8")
+        digest.forget_code()
+        report.causes.cache_clear()
+        found = report.own_digest()
+        if name:
+            path.write_text(text, encoding="utf-8")
+        return found
+
+    yield judge
+    digest.forget_code()
+    report.causes.cache_clear()
+
+
+def test_a_committed_report_is_of_the_verify_that_judged_it(judge_in):
+    same, other = judge_in("compare.py", '"""Compares', '"""What compares'), judge_in()
+    assert same == other == judge_in("fit.py", "import torch\n", "import torch  # as ranks do\n")
+    edits = [
+        ("compare.py", "return in_words(factor", "return in_words(1e3 * factor"),
+        ("fit.py", "return ", "return not "),
+        ("losses.py", "        return ", "        return not "),
+        ("../judging/rounding.py", "NORM = 4\n", "NORM = 4e3\n"),
+        ("causes.yml", "usually: ", "usually: Never. "),
+    ]
+    assert same not in [judge_in(*edit) for edit in edits]

@@ -33,7 +33,7 @@ JUDGED = (
     "Each is judged in the context of its source. “False” means that we know no conditions under "
     "which it holds. “Too general” means that a run shows a case in which it fails. “Depends on "
     "the implementation” means that libraries differ. “True” means that the run confirms it under "
-    "the conditions named. Where no run tests a statement, or where runs of this machine differ, "
+    "the conditions named. Where no run tests a statement, or where the runs came out otherwise, "
     "the entry says so. Most have a short program that shows the effect on your machine."
 )
 RANKED = (

@@ -14,7 +14,7 @@ const placeOf = (of) => {
 
 // The rows of a value: a name and what it says. Columns as generator/printing/sources.py has them.
 function rowsOf(value) {
-  const [text, kind, formula, of, exact, absent, marks] = value;
+  const [text, kind, formula, of, exact, absent, marks, here, run] = value;
   const rows = [];
   const traces = {};
   const add = (name, said) => said && rows.push([name, said]);
@@ -26,6 +26,7 @@ function rowsOf(value) {
   add(words.why, absent);
   marks?.split(" ").forEach((mark) => add(words.nature, data.natures[mark]));
   add(words.exactly, exact === 1 ? text : exact);
+  if (here) add(words.here, linked(`${here}, ${data.runs[run][0]}, ${data.runs[run][3]}`, placeOf(run)));
   if (isRun(of)) {
     const [machine, experiment, name, recorded, software] = data.runs[of];
     add(words.from, made("code", "", path(of, formula, " · ")));

@@ -16,7 +16,9 @@ from proofbook.runners.labs import laws
 from proofbook.runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
 from proofbook.runners.labs.training import Batches, batches_of, initial_weights, trained
 
-LEARNING_RATE, MAX_NORM = 0.5, 1.0
+# The learning rate, the largest norm, and weight decay: a lower rate for the experts, which makes
+# up for what is too large in their gradient, would decay them too little.
+SGD = (0.5, 1.0, 0.1)
 OUTLIER = 10.0  # in every second step, by which targets are larger: these steps alone are clipped
 SINGLE_NUMBERS_BYTES = 128  # such as squares, and a loss that a program averages over the ranks
 
@@ -42,13 +44,13 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """By name, a rank's weights and the losses after the reader's `train`, metered."""
     weights, batches = _weights(case, torch.float32), _batches(case, torch.float32)
     with rank.metered({"weights": weights, "batches": batches}):
-        own, losses = program.train(weights, batches, LEARNING_RATE, MAX_NORM)
+        own, losses = program.train(weights, batches, *SGD)
     return {**own, "losses": torch.tensor([float(loss) for loss in losses])}
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
     """A case's weights and losses, by name, with all experts in one process."""
-    return trained(_weights(case, dtype), _batches(case, dtype), _loss, LEARNING_RATE, MAX_NORM)
+    return trained(_weights(case, dtype), _batches(case, dtype), _loss, *SGD)
 
 
 def _loss(weights: Mapping[str, Tensor], inputs: Tensor, targets: Tensor) -> Tensor:

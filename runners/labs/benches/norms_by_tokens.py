@@ -16,7 +16,7 @@ from proofbook.runners.labs import laws
 from proofbook.runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
 from proofbook.runners.labs.training import Batches, batches_of, initial_weights, trained
 
-LEARNING_RATE = 0.5
+LEARNING_RATE, WEIGHT_DECAY = 0.5, 0.1  # which a lower rate for some weights would lower, too
 SINGLE_NUMBERS_BYTES = 64  # such as a loss that a program adds up over the ranks
 AXES: Mapping[str, int] = {"up": 1, "down": 0}  # along which ranks divide a weight
 
@@ -45,13 +45,14 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """By name, a rank's weights and the losses after the reader's `train`, metered."""
     weights, batches = _weights(case, torch.float32), _batches(case, torch.float32)
     with rank.metered({"weights": weights, "batches": batches}):
-        own, losses = program.train(weights, batches, LEARNING_RATE)
+        own, losses = program.train(weights, batches, LEARNING_RATE, WEIGHT_DECAY)
     return {**own, "losses": torch.tensor([float(loss) for loss in losses])}
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
     """A case's whole weights and losses, by name, after SGD on undivided tokens."""
-    return trained(_weights(case, dtype), _batches(case, dtype), _loss, LEARNING_RATE)
+    own, batches = _weights(case, dtype), _batches(case, dtype)
+    return trained(own, batches, _loss, LEARNING_RATE, weight_decay=WEIGHT_DECAY)
 
 
 def _loss(weights: Mapping[str, Tensor], tokens: Tensor, targets: Tensor) -> Tensor:

@@ -73,8 +73,8 @@ def _run(of: Sequence[PublishedRow], place: int) -> Run:
         settings[field] = [strategy.data, strategy.pipeline, strategy.tensor, row.microbatch]
         settings[f"{field}_sharding"] = strategy.sharding
     measures: dict[str, Setting] = {
-        "seconds": least,
-        "seconds_within_node": within[0],
+        "step_seconds": least,
+        "within_node_seconds": within[0],
         "slower_share": (first.seconds or 0) / least - 1,
         "slower_share_of_three": min(three) / least - 1,
         "num_layouts": len(of) + best.num_out_of_memory,

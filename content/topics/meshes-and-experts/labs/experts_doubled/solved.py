@@ -17,12 +17,14 @@ def train(
     batches: list[tuple[Tensor, Tensor]],
     learning_rate: float,
     max_norm: float,
+    weight_decay: float,
 ) -> tuple[dict[str, Tensor], list[float]]:
     """Train on the rank's samples; return its weights, and the losses of all samples."""
     rank, size = dist.get_rank(), dist.get_world_size()
     dense = weights["dense"].clone().requires_grad_()
     expert = weights["experts"][rank].clone().requires_grad_()
-    optimizer = torch.optim.SGD([dense, expert], lr=learning_rate)
+    own = [dense, expert]
+    optimizer = torch.optim.SGD(own, lr=learning_rate, weight_decay=weight_decay)
     losses = []
     for batch in batches:
         inputs, targets = (tensor.chunk(size)[rank] for tensor in batch)

@@ -20,6 +20,7 @@ def train(
     batches: list[tuple[Tensor, Tensor]],
     learning_rate: float,
     max_norm: float,
+    weight_decay: float,
 ) -> tuple[dict[str, Tensor], list[float]]:
     """Train on the rank's samples; return its weights, and the losses of all samples.
 
@@ -30,12 +31,15 @@ def train(
             samples, and each rank's samples go to all experts in turn.
         learning_rate: of SGD, for all weights.
         max_norm: at which the norm of the whole gradient, with all experts, is clipped.
+        weight_decay: of SGD, for all weights.
     """
     rank, size = dist.get_rank(), dist.get_world_size()
     dense = weights["dense"].clone().requires_grad_()
     expert = weights["experts"][rank].clone().requires_grad_()
     optimizer = torch.optim.SGD(
-        [{"params": [dense]}, {"params": [expert], "lr": learning_rate / size}], lr=learning_rate
+        [{"params": [dense]}, {"params": [expert], "lr": learning_rate / size}],
+        lr=learning_rate,
+        weight_decay=weight_decay,
     )
     losses = []
     for batch in batches:

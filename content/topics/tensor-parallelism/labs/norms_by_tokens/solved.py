@@ -51,7 +51,10 @@ class Scatter(torch.autograd.Function):
 
 
 def train(
-    weights: dict[str, Tensor], batches: list[tuple[Tensor, Tensor]], learning_rate: float
+    weights: dict[str, Tensor],
+    batches: list[tuple[Tensor, Tensor]],
+    learning_rate: float,
+    weight_decay: float,
 ) -> tuple[dict[str, Tensor], list[float]]:
     """Train on the rank's tokens; return its weights, and the losses of all tokens."""
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -60,7 +63,8 @@ def train(
         name: (weight.chunk(size, axes[name])[rank] if name in axes else weight).clone()
         for name, weight in weights.items()
     }
-    optimizer = torch.optim.SGD([one.requires_grad_() for one in own.values()], lr=learning_rate)
+    parameters = [one.requires_grad_() for one in own.values()]
+    optimizer = torch.optim.SGD(parameters, lr=learning_rate, weight_decay=weight_decay)
     losses = []
     for inputs, targets in batches:
         tokens, own_targets = inputs.chunk(size)[rank], targets.chunk(size)[rank]

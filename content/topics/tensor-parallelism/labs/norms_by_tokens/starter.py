@@ -54,7 +54,10 @@ class Scatter(torch.autograd.Function):
 
 
 def train(
-    weights: dict[str, Tensor], batches: list[tuple[Tensor, Tensor]], learning_rate: float
+    weights: dict[str, Tensor],
+    batches: list[tuple[Tensor, Tensor]],
+    learning_rate: float,
+    weight_decay: float,
 ) -> tuple[dict[str, Tensor], list[float]]:
     """Train on the rank's tokens; return its weights, and the losses of all tokens.
 
@@ -63,7 +66,8 @@ def train(
             whole. The ranks divide the hidden features.
         batches: tokens and targets (tokens × width), whole, for each step. The ranks divide the
             tokens.
-        learning_rate: of SGD.
+        learning_rate: of SGD, for all weights.
+        weight_decay: of SGD, for all weights.
     """
     rank, size = dist.get_rank(), dist.get_world_size()
     axes = {"up": 1, "down": 0}
@@ -71,7 +75,8 @@ def train(
         name: (weight.chunk(size, axes[name])[rank] if name in axes else weight).clone()
         for name, weight in weights.items()
     }
-    optimizer = torch.optim.SGD([one.requires_grad_() for one in own.values()], lr=learning_rate)
+    parameters = [one.requires_grad_() for one in own.values()]
+    optimizer = torch.optim.SGD(parameters, lr=learning_rate, weight_decay=weight_decay)
     losses = []
     for inputs, targets in batches:
         tokens, own_targets = inputs.chunk(size)[rank], targets.chunk(size)[rank]
