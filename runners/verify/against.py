@@ -11,15 +11,17 @@ import dataclasses
 import fnmatch
 import importlib.util
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from proofbook.runners.judging.rounding import are_apart
 from proofbook.runners.system.errors import FixableError, first_line
+from proofbook.runners.verify.experts import PARTS, share_experts
 from proofbook.runners.verify.intercept import INSIDE
 from proofbook.runners.verify.records import (
     DistributedModule,
@@ -37,9 +39,6 @@ from proofbook.runners.verify.roots import digest
 
 _STATED = re.compile(r"([^=\s]+)=(\d+)(?:/([1-9]\d*))?")
 _FUSED = re.compile(r"qkv|query_key_value|in_proj|c_attn|kv_|_kv|gate_up|w13|fused", re.IGNORECASE)
-_DIVIDED = (  # attributes of `UpdateRecord`
-    "parameters", "after", "after_backward", "at_sum", "before_clipping", "at_step", "carried",
-)  # fmt: skip
 _Split = tuple[int, int]  # an axis, and the number of blocks of which each is split along it
 _Tensors = Mapping[str, Tensor]
 
@@ -75,6 +74,7 @@ class Against:
         self.summary = ""  # how it is split, in one line
         self._splits: dict[str, _Split] = {}
         self._groups: list[list[int]] = []
+        self._owned: dict[str, int] = {}  # parameters that one rank alone holds, as of experts
 
     def place_parts(self, recordings: Recordings) -> None:
         """Give parts in all ranks' recordings their specs, in place, by splits stated or read.
@@ -86,9 +86,10 @@ class Against:
         if not modules:
             return
         whole = self._load()
-        names = {name for name, _ in whole.named_parameters()}
+        names = dict(whole.named_parameters()).keys()
         module = max(modules, key=lambda m: len(names & m.first.updates[0].parameters.keys()))
         first = {rank: record.updates[0] for rank, record in module.records.items()}
+        self._owned = share_experts(module, names)
         self._check_names(module.key, names, first)
         try:
             count = self._read_splits(whole, first)
@@ -114,7 +115,7 @@ class Against:
             raise FixableError(f"--against {self._name}: {says}")
         return module
 
-    def _check_names(self, key: str, names: set[str], first: Updates) -> None:
+    def _check_names(self, key: str, names: Set[str], first: Updates) -> None:
         for pattern in self._stated:
             if not fnmatch.filter(names, pattern):
                 raise FixableError(f"--split {pattern}: the unsharded module has no such parameter")
@@ -125,8 +126,13 @@ class Against:
 
     def _read_splits(self, whole: nn.Module, first: Updates) -> int:
         """Read from shapes how each parameter is split; returns among how many ranks."""
-        counts, ranks = dict[int, str](), len(first)
+        ranks = len(first)
+        counts = dict.fromkeys([ranks], next(iter(self._owned))) if self._owned else {}
+        if self._owned and not self._inputs and not _are_alike(first):
+            self._inputs = (0, 1)  # each rank has samples of its own, which experts share
         for name, parameter in whole.named_parameters():
+            if name in self._owned:
+                continue
             shape, parts = parameter.shape, [update.parameters[name] for update in first.values()]
             local, apart = parts[0].local.shape, _apart(shape, parts[0].local.shape)
             stated = [s for like, s in self._stated.items() if fnmatch.fnmatch(name, like)]
@@ -151,10 +157,11 @@ class Against:
         record.data_ranks, mesh, specs = None, torch.tensor(group), {}
         for name, parameter in whole.named_parameters():
             split = self._splits.get(name)
-            placement = ("blocks", *split) if split else ("replicate",)
+            placement: tuple[Any, ...] = ("blocks", *split) if split else ("replicate",)
+            placement = ("partial", "sum") if name in self._owned else placement
             specs[name] = Spec(tuple(parameter.shape), mesh, (placement,))
         for update in (*record.updates, *record.later):
-            for attribute in _DIVIDED:
+            for attribute in PARTS:
                 parts = getattr(update, attribute).items()
                 placed = {name: part and LocalPart(part.local, specs[name]) for name, part in parts}
                 setattr(update, attribute, placed)
@@ -182,9 +189,10 @@ class Against:
     def _in_words(self, number: int) -> str:
         named = {re.sub(r"\d+", "*", name): split for name, split in self._splits.items()}
         listed = [f"{name} {axis}" + f"/{n}" * (n > 1) for name, (axis, n) in named.items()]
+        listed += [f"{len(self._owned)} on one rank each"] if self._owned else []
         listed += [f"inputs {self._inputs[0]}"] if self._inputs else []
         ranks = " and ".join("-".join(map(str, group)) for group in self._groups)
-        whole = number - len(self._splits)
+        whole = number - len(self._splits) - len(self._owned)
         return f"{', '.join(listed) or 'nothing'} over ranks {ranks}; {whole} whole"
 
     def replay(
@@ -236,6 +244,11 @@ def _groups(first: Updates, count: int, *, is_stated: bool) -> list[list[int]]:
         says = f"ranks {groups[0]} hold it together, but have different inputs: other batches, or"
         raise UnreadError(f"{says} parts of one (then state --split inputs=DIM)")
     raise UnreadError(f"inputs and values do not say which {count} of the ranks hold it together")
+
+
+def _are_alike(first: Updates) -> bool:
+    """Whether all ranks are given the same inputs."""
+    return len({str([f.digests for f in update.forwards]) for update in first.values()}) == 1
 
 
 def _apart(whole: Sequence[int], local: Sequence[int]) -> list[int]:

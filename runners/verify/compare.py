@@ -250,7 +250,9 @@ class _ModuleComparison:
         }
         forwards = self._module.update(min(replays), number).forwards
         parts = len({f.backward for f in forwards if f.chunk is None}) or len(forwards)
-        return Expected(terms, exact, tolerance, len(replays), parts)
+        held = self._module.update(min(replays), number).parameters
+        experts = {n for n, part in held.items() if part.spec and part.spec.is_of_one_rank}
+        return Expected(terms, exact, tolerance, len(replays), parts, experts)
 
     def _compare_gradients(self, number: int, names: Sequence[str], expected: Expected) -> set[str]:
         case = self._case

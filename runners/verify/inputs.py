@@ -196,7 +196,7 @@ def compare_generators(case: ModuleCase) -> None:
     for rank, other in itertools.combinations(seeds, 2):
         if any(seeds[rank]) and seeds[rank] == seeds[other]:
             case.skip(
-                f"random numbers: ranks {rank} and {other} draw the same ones for different samples "
+                f"random numbers: ranks {rank} and {other} draw the same ones for other samples "
                 "(one seed, or one restored state?); one process draws new ones for each sample",
                 is_lasting=True,
             )

@@ -38,6 +38,11 @@ class Spec(NamedTuple):
     placements: tuple[tuple[Any, ...], ...]
 
     @property
+    def is_of_one_rank(self) -> bool:
+        """Whether the parts of all ranks but one are empty, and are added up."""
+        return self.placements == (("partial", "sum"),)
+
+    @property
     def ranks(self) -> list[int]:
         """The global ranks of the mesh, which hold the parts."""
         return list(self.mesh.flatten().tolist())
