@@ -1,8 +1,15 @@
 """A divided MLP trained with all its sums, without one of them, and on divided tokens.
 
+<<<<<<< HEAD
+Below the MLP, a layer and a normalization are whole on every rank. Gradients of the first step are
+compared with those of one process. Sequence parallelism divides the tokens of what is whole. It
+sends as many bytes, or more where a rank keeps only its own tokens of what it gathered, and gathers
+them again in backward.
+=======
 Below the MLP, a layer and a normalization are whole on every rank. Sequence parallelism divides
 their tokens. It sends as many bytes, or one more gather for each pair of layers where a rank keeps
 only its own tokens of what it gathered, and gathers them again in backward.
+>>>>>>> main
 
 torchrun --nproc-per-node 2 sums_of_a_block.py
 """
@@ -15,7 +22,7 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import gelu, layer_norm, mse_loss
 
-TOKENS, WIDTH, HIDDEN, STEPS, RATE = 64, 16, 64, 200, 0.3
+TOKENS, WIDTH, HIDDEN, STEPS, RATE = 64, 16, 64, 50, 0.3
 sent = {"bytes": 0}
 
 
@@ -97,7 +104,7 @@ def block(way, residual, first, second):
 
 
 def train(way):
-    """The losses, the whole layer, and the bytes that a step kept for backward and sent."""
+    """Losses, first gradients, the whole layer, bytes that a step kept for backward and sent."""
     torch.manual_seed(0)
     embed, tokens = nn.Linear(WIDTH, WIDTH), torch.randn(TOKENS, WIDTH)
     targets = torch.sin(3 * tokens)
@@ -108,7 +115,7 @@ def train(way):
         tokens, targets = own(tokens), own(targets)
     first, second = nn.Parameter(first), nn.Parameter(second)
     optimizer = torch.optim.SGD([*embed.parameters(), first, second], lr=RATE)
-    losses, kept = [], {}
+    losses, gradients, kept = [], [], {}
 
     def keep(tensor):
         if not isinstance(tensor, nn.Parameter):
@@ -126,21 +133,37 @@ def train(way):
         if way.startswith("sequence"):  # the rank has used the whole weights for its own tokens
             for tensor in (loss.data, *(parameter.grad for parameter in embed.parameters())):
                 dist.all_reduce(tensor)
+        # Of the first step: of the rows, inside of the block, and of the layer below it.
+        gradients = gradients or [parameter.grad.clone() for parameter in (second, embed.weight)]
         optimizer.step()
         losses.append(loss.item())
     kept_bytes = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
-    return losses, embed.weight.detach(), kept_bytes, sent["bytes"]
+    return losses, gradients, embed.weight.detach(), kept_bytes, sent["bytes"]
+
+
+def largest_error(gradient, true):
+    """The relative error on the rank where it is largest."""
+    error = (gradient - true).norm() / true.norm()
+    dist.all_reduce(error, dist.ReduceOp.MAX)
+    return error.item()
 
 
 dist.init_process_group("gloo")
 facts = {}
 for way in WAYS:
-    losses, weight, kept_bytes, sent_bytes = train(way)
+    losses, (inside, below), weight, kept_bytes, sent_bytes = train(way)
+    if way == "whole":
+        true_inside, true_below = inside, below
+    true = true_inside if way == "whole" else own(true_inside)
     apart = ((2 * weight - reduced(weight)).norm() / weight.norm()).item()
-    facts |= {f"{way}_loss": losses[-1], f"{way}_apart": apart}
+    errors = largest_error(inside, true), largest_error(below, true_below)
+    facts |= {f"{way}_first_loss": losses[0], f"{way}_loss": losses[-1], f"{way}_apart": apart}
+    facts |= {f"{way}_inside": errors[0], f"{way}_below": errors[1]}
+    facts |= {f"{way}_times": (inside.norm() / true.norm()).item()}
     facts |= {f"{way}_kept_bytes": kept_bytes, f"{way}_sent_bytes": sent_bytes}
     if dist.get_rank() == 0:
-        print(f"{way}: loss {losses[0]:.4f} → {losses[-1]:.4f}, ranks apart by {apart:.1e}; "
+        print(f"{way}: gradients off by {errors[0]:.1e} inside and {errors[1]:.1e} below; loss "
+              f"{losses[0]:.3f} → {losses[-1]:.3f}, ranks apart by {apart:.1e}; "
               f"in a step kept {kept_bytes:,} B, sent {sent_bytes:,} B")  # fmt: skip
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
