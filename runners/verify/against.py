@@ -126,31 +126,39 @@ class Against:
 
     def _read_splits(self, whole: nn.Module, first: Updates) -> int:
         """Read from shapes how each parameter is split; returns among how many ranks."""
-        ranks = len(first)
-        counts = dict.fromkeys([ranks], next(iter(self._owned))) if self._owned else {}
+        counts, ranks = dict[int, str](), len(first)
         if self._owned and not self._inputs and not _are_alike(first):
             self._inputs = (0, 1)  # each rank has samples of its own, which experts share
         for name, parameter in whole.named_parameters():
-            if name in self._owned:
+            shape, parts = parameter.shape, {r: u.parameters[name] for r, u in first.items()}
+            by_mesh = all(part.spec and part.shape == tuple(shape) for part in parts.values())
+            if by_mesh or name in self._owned:
+                counts[ranks] = name
                 continue
-            shape, parts = parameter.shape, [update.parameters[name] for update in first.values()]
-            local, apart = parts[0].local.shape, _apart(shape, parts[0].local.shape)
-            stated = [s for like, s in self._stated.items() if fnmatch.fnmatch(name, like)]
-            own = stated[-1:] or [(axis, 1) for axis in apart]
-            is_even = apart == [axis for axis, _ in own][:1] and all(
-                local[a] % n == 0 < local[a] and local[a] * ranks % shape[a] == 0 for a, n in own
-            )
-            if not is_even or any(part.spec or part.local.shape != local for part in parts):
-                says = f"{name} is {tuple(local)} on rank {min(first)} and {tuple(shape)} unsharded"
-                raise FixableError(f"{says}: no even split among ranks explains that")
-            for axis, blocks in own:
+            for axis, blocks in self._split_of(name, shape, parts):
                 self._splits[name] = (axis, blocks)
-                counts[shape[axis] // local[axis]] = name
-                if not stated and _FUSED.search(name):
-                    raise UnreadError(f"state the blocks of {name} (--split {name}=DIM/BLOCKS)")
+                counts[shape[axis] // parts[min(parts)].local.shape[axis]] = name
         if len(counts) > 1:
             raise UnreadError(f"parameters have different numbers of parts ({counts})")
         return min(counts, default=1)
+
+    def _split_of(
+        self, name: str, shape: Sequence[int], parts: Mapping[int, LocalPart]
+    ) -> list[_Split]:
+        """The axis along which ranks split a parameter, stated or read; empty where they do not."""
+        ranks, local = len(parts), parts[min(parts)].local.shape
+        apart = _apart(shape, local)
+        stated = [s for like, s in self._stated.items() if fnmatch.fnmatch(name, like)]
+        own = stated[-1:] or [(axis, 1) for axis in apart]
+        is_even = apart == [axis for axis, _ in own][:1] and all(
+            local[a] % n == 0 < local[a] and local[a] * ranks % shape[a] == 0 for a, n in own
+        )
+        if not is_even or any(part.spec or part.local.shape != local for part in parts.values()):
+            says = f"{name} is {tuple(local)} on rank {min(parts)} and {tuple(shape)} unsharded"
+            raise FixableError(f"{says}: no even split among ranks explains that")
+        if own and not stated and _FUSED.search(name):
+            raise UnreadError(f"state the blocks of {name} (--split {name}=DIM/BLOCKS)")
+        return own
 
     def _place(self, record: RootRecord, whole: nn.Module, group: Sequence[int]) -> None:
         """Give the parts of a rank their places, and drop reasons that the division explains."""
@@ -163,7 +171,10 @@ class Against:
         for update in (*record.updates, *record.later):
             for attribute in PARTS:
                 parts = getattr(update, attribute).items()
-                placed = {name: part and LocalPart(part.local, specs[name]) for name, part in parts}
+                placed = {
+                    name: part if part is None or part.spec else LocalPart(part.local, specs[name])
+                    for name, part in parts
+                }
                 setattr(update, attribute, placed)
             own, update.buffers = update.buffers, {}
             for name, buffer in whole.named_buffers():

@@ -131,7 +131,10 @@ def compare_batches(case: ModuleCase, number: int) -> bool:
                     "`--split inputs=1` compare"
                 )
             else:
-                case.find("unequal inputs", says, place, [], rank, number)
+                specs = module.records[first].specs
+                is_apart = specs and not any(rank in spec.ranks for spec in specs)
+                cause = "replicas left out" if is_apart else "unequal inputs"
+                case.find(cause, says, place, [], rank, number)
             return False
     for rank, other in itertools.combinations(module.leaders, 2):
         same = [own for own in digests[other] if any(own) and own in digests[rank]]

@@ -405,12 +405,13 @@ class Watch:
 
     # The update
 
-    def scheduler_steps(self, scheduler: Any) -> None:
+    def scheduler_steps(self, scheduler: Any, *, is_part: bool = False) -> None:
         """A scheduler of the learning rate steps; keep where it stood in a resumed run."""
         self._scheduled[id(scheduler)] += 1
         counts = [state.get("step", 0) for state in scheduler.optimizer.state.values()]
         before = int(max(counts, default=0)) - self._count
-        if self._count == 1 and before > 0 and self.recording.resumed is None:
+        is_first = self._count == 1 and self.recording.resumed is None
+        if is_first and before > 0 and not is_part:
             self.recording.resumed = scheduler.last_epoch, before, place()
 
     def before_step(self, optimizer: Optimizer) -> None:
