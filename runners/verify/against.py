@@ -11,15 +11,17 @@ import dataclasses
 import fnmatch
 import importlib.util
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from proofbook.runners.judging.rounding import are_apart
 from proofbook.runners.system.errors import FixableError, first_line
+from proofbook.runners.verify.experts import PARTS, share_experts
 from proofbook.runners.verify.intercept import INSIDE
 from proofbook.runners.verify.records import (
     DistributedModule,
@@ -37,9 +39,6 @@ from proofbook.runners.verify.roots import digest
 
 _STATED = re.compile(r"([^=\s]+)=(\d+)(?:/([1-9]\d*))?")
 _FUSED = re.compile(r"qkv|query_key_value|in_proj|c_attn|kv_|_kv|gate_up|w13|fused", re.IGNORECASE)
-_DIVIDED = (  # attributes of `UpdateRecord`
-    "parameters", "after", "after_backward", "at_sum", "before_clipping", "at_step", "carried",
-)  # fmt: skip
 _Split = tuple[int, int]  # an axis, and the number of blocks of which each is split along it
 _Tensors = Mapping[str, Tensor]
 
@@ -75,6 +74,7 @@ class Against:
         self.summary = ""  # how it is split, in one line
         self._splits: dict[str, _Split] = {}
         self._groups: list[list[int]] = []
+        self._owned: dict[str, int] = {}  # parameters that one rank alone holds, as of experts
 
     def place_parts(self, recordings: Recordings) -> None:
         """Give parts in all ranks' recordings their specs, in place, by splits stated or read.
@@ -86,9 +86,10 @@ class Against:
         if not modules:
             return
         whole = self._load()
-        names = {name for name, _ in whole.named_parameters()}
+        names = dict(whole.named_parameters()).keys()
         module = max(modules, key=lambda m: len(names & m.first.updates[0].parameters.keys()))
         first = {rank: record.updates[0] for rank, record in module.records.items()}
+        self._owned = share_experts(module, names)
         self._check_names(module.key, names, first)
         try:
             count = self._read_splits(whole, first)
@@ -114,7 +115,7 @@ class Against:
             raise FixableError(f"--against {self._name}: {says}")
         return module
 
-    def _check_names(self, key: str, names: set[str], first: Updates) -> None:
+    def _check_names(self, key: str, names: Set[str], first: Updates) -> None:
         for pattern in self._stated:
             if not fnmatch.filter(names, pattern):
                 raise FixableError(f"--split {pattern}: the unsharded module has no such parameter")
@@ -126,37 +127,54 @@ class Against:
     def _read_splits(self, whole: nn.Module, first: Updates) -> int:
         """Read from shapes how each parameter is split; returns among how many ranks."""
         counts, ranks = dict[int, str](), len(first)
+        if self._owned and not self._inputs and not _are_alike(first):
+            self._inputs = (0, 1)  # each rank has samples of its own, which experts share
         for name, parameter in whole.named_parameters():
-            shape, parts = parameter.shape, [update.parameters[name] for update in first.values()]
-            local, apart = parts[0].local.shape, _apart(shape, parts[0].local.shape)
-            stated = [s for like, s in self._stated.items() if fnmatch.fnmatch(name, like)]
-            own = stated[-1:] or [(axis, 1) for axis in apart]
-            is_even = apart == [axis for axis, _ in own][:1] and all(
-                local[a] % n == 0 < local[a] and local[a] * ranks % shape[a] == 0 for a, n in own
-            )
-            if not is_even or any(part.spec or part.local.shape != local for part in parts):
-                says = f"{name} is {tuple(local)} on rank {min(first)} and {tuple(shape)} unsharded"
-                raise FixableError(f"{says}: no even split among ranks explains that")
-            for axis, blocks in own:
+            shape, parts = parameter.shape, {r: u.parameters[name] for r, u in first.items()}
+            by_mesh = all(part.spec and part.shape == tuple(shape) for part in parts.values())
+            if by_mesh or name in self._owned:
+                counts[ranks] = name
+                continue
+            for axis, blocks in self._split_of(name, shape, parts):
                 self._splits[name] = (axis, blocks)
-                counts[shape[axis] // local[axis]] = name
-                if not stated and _FUSED.search(name):
-                    raise UnreadError(f"state the blocks of {name} (--split {name}=DIM/BLOCKS)")
+                counts[shape[axis] // parts[min(parts)].local.shape[axis]] = name
         if len(counts) > 1:
             raise UnreadError(f"parameters have different numbers of parts ({counts})")
         return min(counts, default=1)
+
+    def _split_of(
+        self, name: str, shape: Sequence[int], parts: Mapping[int, LocalPart]
+    ) -> list[_Split]:
+        """The axis along which ranks split a parameter, stated or read; empty where they do not."""
+        ranks, local = len(parts), parts[min(parts)].local.shape
+        apart = _apart(shape, local)
+        stated = [s for like, s in self._stated.items() if fnmatch.fnmatch(name, like)]
+        own = stated[-1:] or [(axis, 1) for axis in apart]
+        is_even = apart == [axis for axis, _ in own][:1] and all(
+            local[a] % n == 0 < local[a] and local[a] * ranks % shape[a] == 0 for a, n in own
+        )
+        if not is_even or any(part.spec or part.local.shape != local for part in parts.values()):
+            says = f"{name} is {tuple(local)} on rank {min(parts)} and {tuple(shape)} unsharded"
+            raise FixableError(f"{says}: no even split among ranks explains that")
+        if own and not stated and _FUSED.search(name):
+            raise UnreadError(f"state the blocks of {name} (--split {name}=DIM/BLOCKS)")
+        return own
 
     def _place(self, record: RootRecord, whole: nn.Module, group: Sequence[int]) -> None:
         """Give the parts of a rank their places, and drop reasons that the division explains."""
         record.data_ranks, mesh, specs = None, torch.tensor(group), {}
         for name, parameter in whole.named_parameters():
             split = self._splits.get(name)
-            placement = ("blocks", *split) if split else ("replicate",)
+            placement: tuple[Any, ...] = ("blocks", *split) if split else ("replicate",)
+            placement = ("partial", "sum") if name in self._owned else placement
             specs[name] = Spec(tuple(parameter.shape), mesh, (placement,))
         for update in (*record.updates, *record.later):
-            for attribute in _DIVIDED:
+            for attribute in PARTS:
                 parts = getattr(update, attribute).items()
-                placed = {name: part and LocalPart(part.local, specs[name]) for name, part in parts}
+                placed = {
+                    name: part if part is None or part.spec else LocalPart(part.local, specs[name])
+                    for name, part in parts
+                }
                 setattr(update, attribute, placed)
             own, update.buffers = update.buffers, {}
             for name, buffer in whole.named_buffers():
@@ -172,16 +190,20 @@ class Against:
                 for forward in forwards:
                     forward.digests = forwards[0].digests
             if any(map(_unequal_outputs, passes)):
-                losses = [loss for update in updates for loss in update.losses]
+                losses = [
+                    dataclasses.replace(loss, part=part)
+                    for part, update in enumerate(updates) for loss in update.losses
+                ]  # fmt: skip
                 for update in updates:
                     update.losses = losses
 
     def _in_words(self, number: int) -> str:
         named = {re.sub(r"\d+", "*", name): split for name, split in self._splits.items()}
         listed = [f"{name} {axis}" + f"/{n}" * (n > 1) for name, (axis, n) in named.items()]
+        listed += [f"{len(self._owned)} on one rank each"] if self._owned else []
         listed += [f"inputs {self._inputs[0]}"] if self._inputs else []
         ranks = " and ".join("-".join(map(str, group)) for group in self._groups)
-        whole = number - len(self._splits)
+        whole = number - len(self._splits) - len(self._owned)
         return f"{', '.join(listed) or 'nothing'} over ranks {ranks}; {whole} whole"
 
     def replay(
@@ -233,6 +255,11 @@ def _groups(first: Updates, count: int, *, is_stated: bool) -> list[list[int]]:
         says = f"ranks {groups[0]} hold it together, but have different inputs: other batches, or"
         raise UnreadError(f"{says} parts of one (then state --split inputs=DIM)")
     raise UnreadError(f"inputs and values do not say which {count} of the ranks hold it together")
+
+
+def _are_alike(first: Updates) -> bool:
+    """Whether all ranks are given the same inputs."""
+    return len({str([f.digests for f in update.forwards]) for update in first.values()}) == 1
 
 
 def _apart(whole: Sequence[int], local: Sequence[int]) -> list[int]:

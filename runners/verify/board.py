@@ -224,7 +224,7 @@ class Lookout(threading.Thread):
         elif self._is_waiting and [board.rank] == running[:1] and self._all_wait(running):
             posted = [board.read("seen", rank) for rank in board.ranks]
             recorded = [others for others in posted if others is not None]
-            if recorded and all(others.is_stopped for others in recorded):
+            if recorded and all(others.is_stopped or others.is_whole for others in recorded):
                 self._stops(_line(board, board.rank))
             self._says(hangs(board))
 

@@ -16,6 +16,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import torch
 from torch import Tensor
 
 from proofbook.runners.judging.rounding import NORM, allowance, are_apart, distance, ratio
@@ -43,6 +44,7 @@ from proofbook.runners.verify.update import (
 )
 
 _OWN = "own gradient"
+_APART = 1.5  # a gradient scaler skips some of an optimizer's steps, and a scheduler none
 UNCLIPPED = "clipping: none seen (a limit that was never reached hides a norm of one shard)"
 Replays = Mapping[int, Mapping[str, Sequence[Replay]]]  # by rank and module, one for each update
 
@@ -62,10 +64,14 @@ def compare_modules(modules: Modules, recordings: Recordings, replays: Replays) 
     ties = list(find_ties(modules))
     for module in modules:
         case = ModuleCase(module, modules, verdict, unpreserved, ties)
-        _ModuleComparison(case, replays).compare()
-    if verdict.compared["updates"] and not verdict.has_clipped and not verdict.findings:
+        _ModuleComparison(case, replays, recordings).compare()
+    has_summed = any(update.sums for module in modules for update in module.updates)
+    if has_summed and not verdict.has_clipped and not verdict.findings:
         verdict.notes.append(UNCLIPPED)
-    if not modules:
+    where = _first(own.without_group for own in recordings.values())
+    if not modules and where:
+        verdict.skip(f"gradients: no process group was initialized when a module ran ({where})")
+    elif not modules:
         verdict.skip("gradients: no module with trained parameters ran a forward and backward pass")
     return verdict
 
@@ -75,7 +81,8 @@ def _report_recordings(verdict: Verdict, recordings: Recordings) -> None:
     by_rank = recordings.values()
     for name in (name for own in by_rank for name in own.refused):
         verdict.skip(f"{name} is not supported")
-    for waits in filter(None, (own.waits for own in by_rank)):
+    has_failed = any(own.failure for own in by_rank)
+    for waits in () if has_failed else filter(None, (own.waits for own in by_rank)):
         verdict.skip(f"what follows the updates: {waits}, and other ranks were stopped earlier")
     for where in sorted({own.eager for own in by_rank if own.eager})[:1]:
         verdict.notes.append(f"{where}: torch.compile does nothing here; the script ran eagerly")
@@ -88,8 +95,9 @@ def _first(reasons: Iterable[str]) -> str:
 class _ModuleComparison:
     """Compares the updates of one module."""
 
-    def __init__(self, case: ModuleCase, replays: Replays) -> None:
+    def __init__(self, case: ModuleCase, replays: Replays, recordings: Recordings) -> None:
         self._case, self._module, self._replays = case, case.module, replays
+        self._recordings = recordings
         self._optimizers = OptimizerReplay(case)
         self._has_own = False  # ranks use gradients of their own, and the script makes up for it
         self._weights: list[Weights] = []  # of each update whose weights could be judged
@@ -130,6 +138,7 @@ class _ModuleComparison:
         if not verdict.findings and not self._has_own:
             inputs.compare_replicas(case, module.num_updates - 1, "after")
         inputs.compare_samples(case)
+        inputs.compare_generators(case)
         self._compare_buffers(is_judged=bool(compared - frozen))
         if module.has_later and not verdict.findings:
             self._optimizers.compare_settings(module.num_updates + 1)
@@ -242,7 +251,9 @@ class _ModuleComparison:
         }
         forwards = self._module.update(min(replays), number).forwards
         parts = len({f.backward for f in forwards if f.chunk is None}) or len(forwards)
-        return Expected(terms, exact, tolerance, len(replays), parts)
+        held = self._module.update(min(replays), number).parameters
+        experts = {n for n, part in held.items() if part.spec and part.spec.is_of_one_rank}
+        return Expected(terms, exact, tolerance, len(replays), parts, experts)
 
     def _compare_gradients(self, number: int, names: Sequence[str], expected: Expected) -> set[str]:
         case = self._case
@@ -392,11 +403,21 @@ class _ModuleComparison:
                 says = f"the gradients of {share} backward passes are lost"
                 cause = "zeroed between microbatches"
                 case.find(cause, says, update.backward_place, [], rank, number)
+        self._find_wrong_schedule(number)
         records = module.records.values()
         steps = min((u.scheduler_steps for own in records for u in own.updates[1:]), default=0)
         if number == 0 and steps > 1:
             place, says = module.first.updates[0].step_place, f"a scheduler steps {steps} times"
             case.find("scheduler", f"{says} for each update", place, [], None, number)
+
+    def _find_wrong_schedule(self, number: int) -> None:
+        """Find a scheduler that a resumed run has stepped again, or begun anew."""
+        for rank, recording in self._recordings.items() if number == 0 else ():
+            steps, updates, place = recording.resumed or (0, 0, "")
+            if recording.resumed and (not steps or steps > _APART * updates):
+                says = f"before the first update here, a scheduler had stepped {steps} times, and "
+                says += f"its optimizer {updates}"
+                self._case.find("schedule not resumed", says, place, [], rank, number)
 
     @staticmethod
     def _are_dropped(updates: Sequence[UpdateRecord]) -> bool:
@@ -429,6 +450,13 @@ def find_gradient_causes(case: ModuleCase, number: int, fit: Fit, expected: Expe
     unreduced = _cause_unreduced(module, rank, [n for n, (c, *_) in wrong.items() if c == _OWN])
     for name, (cause, *_) in wrong.items():
         causes.setdefault(unreduced if unreduced and cause == _OWN else cause, []).append(name)
+    if [*causes] == ["no gradient"] and not update.settings and _moves(module, rank, number):
+        case.skip(
+            "gradients: the optimizer does not hold the module's parameters, and they move: the "
+            "script updates them in its own way (as ZeRO by hand)",
+            is_lasting=True,
+        )
+        return
     for cause, names in sorted(causes.items(), key=lambda pair: -len(pair[1])):
         error = "gradient differs from that of one process"
         if cause == "no gradient" and len(causes) == 1:
@@ -437,6 +465,14 @@ def find_gradient_causes(case: ModuleCase, number: int, fit: Fit, expected: Expe
         _, off, others = wrong[names[0]]
         place = case.unpreserved if cause == "recomputation" else update.backward_place
         case.find(cause, says, place, names, rank, number, off, [o for o in others if o != cause])
+
+
+def _moves(module: DistributedModule, rank: int, number: int) -> bool:
+    """Whether parameters differ at the beginning of the next update."""
+    if number + 1 == module.num_updates and not module.has_later:
+        return False
+    own, after = (module.update(rank, n).parameters for n in (number, number + 1))
+    return any(not torch.equal(part.local, after[name].local) for name, part in own.items())
 
 
 def _cause_of_shares(

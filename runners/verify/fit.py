@@ -7,7 +7,7 @@ of each batch, and the parameters that no such sum explains.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -28,6 +28,7 @@ class Expected:
     tolerance: Mapping[str, float] = field(default_factory=dict)  # of the norm of a difference
     num_batches: int = 1
     num_parts: int = 1  # microbatches
+    experts: Collection[str] = ()  # parameters that one rank alone holds, which may be off together
 
 
 @dataclass
@@ -97,6 +98,7 @@ def _common_factor(held: Held, names: Sequence[str], expected: Expected) -> floa
         name: gradient for name in names
         if (gradient := held.get(name)) is not None and exact[name].norm() > tolerance[name]
     }  # fmt: skip
+    known = {n: own for n, own in known.items() if n not in expected.experts} or known
     known = {name: own for name, own in known.items() if own.numel() > 1} or known
     best, most = None, 0
     ratios = [ratio(own, exact[name]) for name, own in known.items()]

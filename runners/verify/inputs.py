@@ -131,7 +131,10 @@ def compare_batches(case: ModuleCase, number: int) -> bool:
                     "`--split inputs=1` compare"
                 )
             else:
-                case.find("unequal inputs", says, place, [], rank, number)
+                specs = module.records[first].specs
+                is_apart = specs and not any(rank in spec.ranks for spec in specs)
+                cause = "replicas left out" if is_apart else "unequal inputs"
+                case.find(cause, says, place, [], rank, number)
             return False
     for rank, other in itertools.combinations(module.leaders, 2):
         same = [own for own in digests[other] if any(own) and own in digests[rank]]
@@ -186,6 +189,23 @@ def compare_samples(case: ModuleCase) -> None:
         )
 
 
+def compare_generators(case: ModuleCase) -> None:
+    """Add a gap where ranks of different batches draw the same random numbers in all passes."""
+    module = case.module
+    seeds = {
+        rank: [f.seed for n in range(module.num_updates) for f in module.update(rank, n).forwards]
+        for rank in module.leaders
+    }
+    for rank, other in itertools.combinations(seeds, 2):
+        if any(seeds[rank]) and seeds[rank] == seeds[other]:
+            case.skip(
+                f"random numbers: ranks {rank} and {other} draw the same ones for other samples "
+                "(one seed, or one restored state?); one process draws new ones for each sample",
+                is_lasting=True,
+            )
+            return
+
+
 def compare_replicas(case: ModuleCase, number: int, attribute: str = "parameters") -> None:
     """Add a finding or gap where ranks that hold the same part of a module differ in its values.
 
@@ -218,8 +238,11 @@ def compare_replicas(case: ModuleCase, number: int, attribute: str = "parameters
         if is_known or all(_is_whole(parts, name) for name in names):
             update = module.update(rank, max(number - is_start, 0))
             place = update.step_place or update.backward_place
-            says = f"{kind} of ranks {peer} and {rank} differ by {max(names.values()):.2g} of their"
-            case.find(cause, f"{says} maximum", place, [*names], rank, number)
+            says = (
+                f"{kind} of ranks {peer} and {rank} differ, at most by {max(names.values()):.2g} "
+            )
+            says += "times the largest of them"
+            case.find(cause, says, place, [*names], rank, number)
             return
         case.skip(f"{next(iter(names))}: ranks {peer} and {rank} hold other parts, or one is wrong")
 
@@ -339,11 +362,9 @@ def compare_outputs(case: ModuleCase, number: int, replays: Mapping[int, Replay]
                 says = f"outputs differ from those of one process {says}"
                 case.find("outputs differ", says, forward.place, [], rank, number)
             else:
-                why = "it draws random numbers that one process draws otherwise, or "
-                case.skip(
-                    f"the outputs of the replay are off {says} ("
-                    f"{why * (forward.draws or not is_known)}its forward pass depends on more than "
-                    "inputs and parameters)"
-                )
+                why = "its forward pass depends on more than inputs and parameters"
+                if forward.draws:
+                    why = f"it draws random numbers that one process draws otherwise, or {why}"
+                case.skip(f"the outputs of the replay are off {says} ({why})")
             return False
     return True

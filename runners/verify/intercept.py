@@ -260,7 +260,8 @@ class Interceptor:
     ) -> Any:
         code = _caller().f_code  # accelerate steps once for each rank, and means it
         if code.co_name != "_initial_step" and "accelerate" not in code.co_filename:
-            self._watch.scheduler_steps(scheduler)
+            is_part = code.co_filename.endswith("lr_scheduler.py")  # of a sequence of schedules
+            self._watch.scheduler_steps(scheduler, is_part=is_part)
         return original(scheduler, *args, **kwargs)
 
     def _before_step(

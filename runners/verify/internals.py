@@ -9,7 +9,6 @@ not have.
 from __future__ import annotations
 
 import inspect
-import itertools
 import re
 import sys
 import traceback
@@ -138,7 +137,9 @@ def is_script(frame: FrameType) -> bool:
 
 def calling_stage() -> Stage | None:
     """A pair off the call stack: pipeline stage, its microbatch's number or None; else None."""
-    for frame, _ in itertools.islice(traceback.walk_stack(sys._getframe(1)), 16):
+    if "torch.distributed.pipelining.stage" not in sys.modules:
+        return None
+    for frame, _ in traceback.walk_stack(sys._getframe(1)):
         if frame.f_code.co_filename.endswith("distributed/pipelining/stage.py"):
             own = frame.f_locals.get("self")
             if frame.f_code.co_name == "forward_one_chunk":
@@ -150,8 +151,9 @@ def calling_stage() -> Stage | None:
 
 def in_function(frame: FrameType) -> bool:
     """Whether the frame runs in an autograd function of the script's own."""
-    frames = itertools.islice(traceback.walk_stack(frame), 8)
-    first_locals = (next(iter(caller.f_locals.values()), None) for caller, _ in frames)
+    callers = (caller for caller, _ in traceback.walk_stack(frame))
+    own = (caller for caller in callers if not caller.f_code.co_filename.startswith(TORCH))
+    first_locals = (next(iter(caller.f_locals.values()), None) for caller in own)
     return any(isinstance(value, FunctionCtx) for value in first_locals)
 
 

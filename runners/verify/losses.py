@@ -256,10 +256,10 @@ def _terms(groups: list[_Group], passes: Mapping[Term, int]) -> list[list[_Group
 
     The line calls more than once for each forward pass, with unequal weights: no microbatches.
     """
-    calls: dict[Term, list[_Group]] = {}
+    calls: dict[tuple[int, int | None, int], list[_Group]] = {}
     for g in groups:
-        calls.setdefault((g.rank, g.loss.backward), []).append(g)
-    numbers = {len(own) / max(passes.get(key, 0), 1) for key, own in calls.items()}
+        calls.setdefault((g.rank, g.loss.backward, g.loss.part), []).append(g)
+    numbers = {len(own) / max(passes.get(key[:2], 0), 1) for key, own in calls.items()}
     number = int(min(numbers)) if len(numbers) == 1 else 1
     if number < 2 or all(_spread([g.weight for g in own]) <= TOLERANCE for own in calls.values()):
         return [groups]
@@ -352,9 +352,9 @@ class _Calls:
         return Finding(causes[0], says, self._place, off=off, others=causes[1:])
 
     def _unequal(self, tolerance: float) -> Finding:
-        ranks: dict[int, list[_Group]] = {}
+        ranks: dict[tuple[int, int], list[_Group]] = {}
         for g in self._groups:
-            ranks.setdefault(g.rank, []).append(g)
+            ranks.setdefault((g.rank, g.loss.part), []).append(g)
         is_inside = any(_spread([g.weight for g in own]) > tolerance for own in ranks.values())
         among = "microbatches" if is_inside else "ranks"
         totals = [g.total for g in self._groups]

@@ -32,7 +32,7 @@ from proofbook.runners.verify.records import (
 )
 from proofbook.runners.verify.replay import Replay, replay_passes
 from proofbook.runners.verify.report import Verdict
-from proofbook.runners.verify.watch import Watch, flush, run_script
+from proofbook.runners.verify.watch import WRONG_CALL, Watch, flush, run_script
 
 MEMORY_SHARE = 0.8  # of what the host has left
 BYTES_PER_ELEMENT = 8 * 3 + 4 * 2  # float64 parameter, gradient and sum, and both in fp32
@@ -116,6 +116,8 @@ class WatchedRank:
         if failures:
             first = min(failures, key=lambda failure: failure.seconds)
             cpu.check(first, is_mapped=self.arguments.cpu)
+            if first.error == WRONG_CALL and not any(o.roots for o in recordings.values()):
+                raise FixableError("the script refused its arguments (its message stands above)")
         is_broken = any(recording.broken for recording in recordings.values())
         if self.against and not is_broken:
             self.against.place_parts(recordings)
@@ -133,6 +135,8 @@ class WatchedRank:
         replays = self.board.gather("replayed")
         verdict = compare.compare_modules(self.modules, recordings, replays)
         if finding := failed(self.board):
+            if not verdict.findings and verdict.compared["parameters_compared"]:
+                finding.says += f"; the {verdict.compared['updates']} updates before it agree"
             verdict.findings.insert(0, finding)
         if self.against and self.against.summary:
             verdict.notes.insert(0, self.against.summary)

@@ -38,6 +38,11 @@ class Spec(NamedTuple):
     placements: tuple[tuple[Any, ...], ...]
 
     @property
+    def is_of_one_rank(self) -> bool:
+        """Whether the parts of all ranks but one are empty, and are added up."""
+        return self.placements == (("partial", "sum"),)
+
+    @property
     def ranks(self) -> list[int]:
         """The global ranks of the mesh, which hold the parts."""
         return list(self.mesh.flatten().tolist())
@@ -153,6 +158,7 @@ class Forward:
     shapes: list[tuple[int, ...]] = field(default_factory=list)  # of the inputs
     samples: list[str] = field(default_factory=list)  # digests, where samples can be told apart
     draws: bool = False  # random numbers, in the pass or before its backward pass
+    seed: str = ""  # the digest of torch's generator before it, where it draws from that
     place: str = ""  # the script's line that called it
     backward: int | None = None  # the number of the backward pass that reached it
     chunk: int | None = None  # of a pipeline, the number of the microbatch
@@ -200,6 +206,7 @@ class Loss:
     is_scaled: bool = False  # multiplied by a number, which may be one half by convention
     combining: str = ""  # the operation that combines samples before it: no sum over samples
     sizes: Tensor | None = None  # class weights of the elements; None where all are one
+    part: int = 0  # of the batch, where ranks hold parts of one and share their losses
 
     @property
     def counted(self) -> Tensor:
@@ -320,13 +327,17 @@ class RankRecording:
     roots: dict[str, RootRecord] = field(default_factory=dict)  # by key
     failure: ScriptFailure | None = None  # None where the script ended well, or was stopped by us
     is_stopped: bool = False  # by us
-    waits: str = ""  # where, for ranks that were stopped
+    # A scheduler's steps and its optimizer's before the first watched update, if resumed; the line.
+    resumed: tuple[int, int, str] | None = None
+    is_whole: bool = False  # all updates are recorded
+    waits: str = ""  # where, for ranks whose peers were stopped, or failed later
     refused: list[str] = field(default_factory=list)  # names of what is not supported
     eager: str = ""  # the line of the first `torch.compile`, which did nothing
     unpreserved: str = ""  # the line of a checkpoint that does not preserve the generators
     lost: list[str] = field(default_factory=list)  # those of `cuts` that the loss multiplies by
     cuts: list[str] = field(default_factory=list)  # calls that pass no gradient back
     no_grad: dict[str, NoGradPasses] = field(default_factory=dict)  # by name of the module
+    without_group: str = ""  # the line of the first pass before a process group was made
     broken: str = ""  # an error of the tool's own, which ended the recording
 
 

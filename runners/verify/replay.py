@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from proofbook.runners.system.errors import first_line
 from proofbook.runners.verify import intercept
-from proofbook.runners.verify.intercept import CommunicationError, Registered
+from proofbook.runners.verify.intercept import INSIDE, CommunicationError, Registered
 from proofbook.runners.verify.internals import gathered_by_fsdp, policy, pytree
 from proofbook.runners.verify.losses import token_weights
 from proofbook.runners.verify.records import Forward, LocalPart, Loss, mapped, tensors_of
@@ -198,6 +198,11 @@ def replay_passes(
         own = run(replay.own, is_exact=False)
     except Exception as error:  # noqa: BLE001 whatever the module raises, it is not compared
         replay.failed = f"its replay failed: {type(error).__name__}: {first_line(error)}"
+        if "to_local" in str(error):
+            replay.failed = (
+                "it takes the local parts of DTensor weights (`to_local`), which whole weights do "
+                f"not have{INSIDE}"
+            )
         return replay
     try:
         exact = run(replay.exact, is_exact=True)

@@ -298,7 +298,8 @@ def _begin_update(inputs: RerunInputs, hooked: set[str], root: Root) -> None:
             for name, whole in inputs.parameters[key][number].items():
                 own = root.parameters[name]
                 own = own.to_local() if isinstance(own, DTensor) else own
-                own.copy_(whole)
+                if own.shape == whole.shape:  # else the comparison says so
+                    own.copy_(whole)
     if key in inputs.inputs and key not in hooked:
         hooked.add(key)
         passes = iter(inputs.inputs[key])
@@ -375,7 +376,10 @@ def _update_agrees(
         return False
     shapes, should = ({n: t.shape for n, t in some.items()} for some in (held, exact))
     if shapes != should:
-        case.skip("as one process, other parameters have a gradient, or have other shapes")
+        case.skip(
+            "as one process, other parameters have a gradient, or have other shapes: name the "
+            "module of one process with `--against`"
+        )
         return False
     if not all(bool(gradient.isfinite().all()) for gradient in exact.values()):
         case.skip("gradients: those of one process are not finite either")
@@ -391,8 +395,8 @@ def _update_agrees(
     wrong = fit.wrong.get(rank, [])
     if wrong and not _are_same(ranks, own, number):
         case.skip(
-            "as one process, its inputs are not those of all ranks together: the script draws "
-            "random numbers, or computes them from the samples of one rank"
+            "as one process, its inputs are not those of all ranks together: they follow from the "
+            "rank, from random numbers, or from the samples of one rank"
         )
     elif wrong:
         near = fit_gradients({rank: held}, wrong, expected)

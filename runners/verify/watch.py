@@ -46,6 +46,10 @@ _GUARDED = (
 )  # fmt: skip
 
 
+_LEFT = "it left with exit code"
+WRONG_CALL = f"{_LEFT} 2"  # as argparse ends a script
+
+
 class Enough(BaseException):
     """Ends the script, since all updates are recorded."""
 
@@ -168,6 +172,8 @@ class Watch:
         self, module: nn.Module, args: Any, kwargs: Any, method: str = ""
     ) -> tuple[Root, Forward] | None:
         """Begin an update if due; returns its root and a new `Forward`, or None if unrecorded."""
+        if not dist.is_initialized():
+            self.recording.without_group = self.recording.without_group or place()
         if self.is_replaying or not dist.is_initialized():
             return None
         calling = calling_stage()
@@ -199,7 +205,7 @@ class Watch:
             now = UpdateRecord(self._count, parameters, {}, step_place=root.update.step_place)
             for optimizer in self._optimizers.values():
                 for group in optimizer.param_groups:
-                    settings = {"lr": roots.copied_setting(group["lr"])}
+                    settings = {"lr": roots.copied_setting(group.get("lr"))}
                     for name in root.names_of(set(map(id, group["params"]))):
                         now.settings[name] = type(optimizer).__name__, settings
             root.record.later = [*later[:1], now]
@@ -257,6 +263,8 @@ class Watch:
         """Record the outputs of a forward pass, hook their gradients, and add it to the update."""
         self._random = roots.random_states()
         forward.draws = roots.have_drawn(forward.random)
+        if forward.draws and not torch.equal(self._random[0], forward.random[0]):
+            forward.seed = roots.digest(forward.random[0])
         outputs = tensors_of(value)
         forward.outputs = list(map(local_part, outputs))
         for index, output in enumerate(outputs):
@@ -397,9 +405,14 @@ class Watch:
 
     # The update
 
-    def scheduler_steps(self, scheduler: Any) -> None:
-        """A scheduler of the learning rate steps."""
+    def scheduler_steps(self, scheduler: Any, *, is_part: bool = False) -> None:
+        """A scheduler of the learning rate steps; keep where it stood in a resumed run."""
         self._scheduled[id(scheduler)] += 1
+        counts = [state.get("step", 0) for state in scheduler.optimizer.state.values()]
+        before = int(max(counts, default=0)) - self._count
+        is_first = self._count == 1 and self.recording.resumed is None
+        if is_first and before > 0 and not is_part:
+            self.recording.resumed = scheduler.last_epoch, before, place()
 
     def before_step(self, optimizer: Optimizer) -> None:
         """Record gradients and settings before an optimizer's step; refuse a step in backward."""
@@ -477,6 +490,7 @@ class Watch:
 
     def end(self) -> records.RankRecording:
         """Finish the recording, with gradients of a last backward pass that no update followed."""
+        self.recording.is_whole = self._was_finished
         self._finish()
         self.is_replaying = True
         return self.recording
@@ -551,7 +565,7 @@ def _script_failure(error: BaseException) -> records.ScriptFailure | None:
     if isinstance(error, SystemExit):
         if not error.code:
             return None
-        message = f"it left with exit code {error.code}"
+        message = f"{_LEFT} {error.code}"
     frames = [
         pair for pair in traceback.walk_tb(error.__traceback__) if internals.is_script(pair[0])
     ]

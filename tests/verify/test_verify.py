@@ -72,6 +72,7 @@ BEYOND = {
     "hidden": "an error of the tool's own (RuntimeError in modules.py",
     "not_finite": "those of one process are not finite either",
 }
+CONTEXT = ("--against", "divided:attention", "--split", "inputs=1")
 AGAINST = ("--against", "whole:Columns", "--split", "qkv.*=0/3")
 # Program, ways, options, exit code, cause of the first finding, and a part of the report.
 JUDGED = [
@@ -95,6 +96,14 @@ JUDGED = [
     ("heads.py", "counts", (), 0, None, ""),
     ("heads.py", "other", (), 3, None, "the loss has another term"),
     ("heads.py", "short", (), 1, "short update", "1 of 2 microbatches, and each weighs as one"),
+    ("divided.py", "stages", (), 0, None, ""),
+    ("divided.py", "stages wrong", (), 1, "accumulation not divided", "sum 4"),
+    ("divided.py", "experts", ("--against", "divided:experts"), 0, None, ""),
+    ("divided.py", "experts_global", ("--against", "divided:experts"), 0, None, ""),
+    ("divided.py", "experts wrong", ("--against", "divided:experts"), 1, "expert times ranks", ""),
+    ("divided.py", "context", CONTEXT, 0, None, ""),
+    ("divided.py", "context wrong", CONTEXT, 1, "mean of means over ranks", ""),
+    ("language.py", "dropout one_seed", (), 3, None, "ranks 0 and 1 draw the same ones"),
 ]  # fmt: skip
 
 

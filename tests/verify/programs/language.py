@@ -125,6 +125,8 @@ parts = (
     if WAYS & {"accumulate", "wrong_undivided", "wrong_scheduler", "wrong_last", "wrong_zeroed"}
     else 1
 )
+if "dropout" in WAYS:  # masks of ranks differ, as those of samples in one process
+    torch.manual_seed(1000 + (0 if "one_seed" in WAYS else rank))
 scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled="scaler" in WAYS)
 
 
