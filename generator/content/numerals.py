@@ -105,10 +105,8 @@ def states_quantity(code: str) -> bool:
     is_compared = any(len(part) > 1 and any(map(_SIDE.fullmatch, part)) for part in sides)
     is_stated = QUANTITY.fullmatch(code.strip()) or _WITHIN.search(code)
     is_command = code.removeprefix(".venv/bin/").startswith(_COMMANDS) and " =" not in code
-    is_said = (
-        not is_command and _reads_as_words(code) and (SPELLED.search(code) or any(numerals(code)))
-    )
-    return bool((is_compared and not is_command) or is_stated or is_said)
+    is_said = _reads_as_words(code) and (SPELLED.search(code) or any(numerals(code)))
+    return bool(is_stated or ((is_compared or is_said) and not is_command))
 
 
 def _reads_as_words(code: str) -> bool:
