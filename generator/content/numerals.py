@@ -25,10 +25,7 @@ _LONG_UNIT = (
 # Few enough to count, which only with a unit or in a ratio are a quantity.
 _FEW = "two|three|four|several|a few|(?<!as )(?<!how )many"
 _COMPARED = r"\s+(?:as|more|less|fewer|the|over|\w+er)"
-_WHOLE_UNIT = (
-    "(?:milli|micro|nano)-?second|"
-    "(?:kilo|mega|giga|tera|kibi|mebi|gibi|tebi)(?:byte|bit)|[KMGT]i?B|[mµ]s"
-)
+_WHOLE_UNIT = rf"(?:milli|micro|nano)-?second|{_SIZE}|[mµ]s"
 _SPELLED_UNIT = (
     rf"(?:{_FEW})\s+(?:times{_COMPARED}|{_LONG_UNIT})|(?<!of\s)an?\s+(?:{_WHOLE_UNIT})|"
     rf"(?:one|an?\s+(?:full|whole))\s+(?:{_WHOLE_UNIT}|second|byte|bit|minute|hour|day|week)|"
