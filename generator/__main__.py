@@ -31,7 +31,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 from proofbook.generator.checks import claim_checks, content_checks, site_checks, trace_checks
@@ -202,14 +201,11 @@ def _new(options: argparse.Namespace) -> int:
     book = load(options.content, options.machine)
     evidence = Evidence(book)
     laws = {
-        name: outcome.runs
+        name: (outcome.runs, asked.names_read(name, evidence))
         for name, outcome in evidence.judged_claims.items()
         if outcome.claim.kind == "law" and outcome.verdict == "holds"
     }
-    for path in scaffold.new_lesson(
-        book, options.content, options.name, laws, options.experiment,
-        partial(asked.names_read, evidence=evidence),
-    ):  # fmt: skip
+    for path in scaffold.new_lesson(book, options.content, options.name, laws, options.experiment):
         print(path)
     print(f"write over its texts, bind its questions to claims, then: {check}")
     return 0

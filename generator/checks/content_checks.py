@@ -205,7 +205,8 @@ def _listings(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
         listing = field.part
         if not isinstance(listing, Listing) or field.path[-1] != "path":
             continue
-        problem = listed_code.why_not_listed(book.root, listing.path, listing.object)
+        which = book.root, listing.path, listing.object
+        problem = listed_code.why_not_listed(*which) or listed_code.why_stated(*which)
         run = book.run(listing.run) if listing.run else None
         executed = run.settings.get("program") if run else None
         if not problem and executed not in (None, listing.path):
@@ -216,23 +217,18 @@ def _listings(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
             yield field.path, problem
             continue
         notes = listing.walkthrough if isinstance(listing, ExplainedProgram) else ()
-        code = listed_code.listed(book.root, listing.path, listing.object) if notes else ""
+        code = listed_code.listed(*which) if notes else ""
         for position, note in enumerate(notes):
             if problem := listed_code.why_misplaced(code, note.code):
                 yield (*field.path[:-1], "walkthrough", position, "code"), problem
 
 
-def _comments(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
-    """Quantities in comments of programs that a listing or a lab shows."""
+def _lab(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
+    """Quantities in comments of a lab's programs."""
     root = evidence.book.root
-    listed = [(field.path, field.part) for field in document.fields if field.path[-1] == "path"]
-    programs = [(at, one.path, one.object) for at, one in listed if isinstance(one, Listing)]
-    if isinstance(document.model, LabFile):
-        files = sorted((root / document.source.file).parent.glob("*.py"))
-        programs = [(("title",), file.relative_to(root).as_posix(), None) for file in files]
-    for at, path, name in programs:
-        if not listed_code.why_not_listed(root, path, name):
-            yield from ((at, said) for said in listed_code.stated(root, path, name))
+    for program in sorted((root / document.source.file).parent.glob("*.py")):
+        if problem := listed_code.why_stated(root, program.relative_to(root).as_posix(), None):
+            yield ("title",), problem
 
 
 def _wrong_programs(book: Book, document: Document[WrongFile]) -> Iterator[ContentError]:
@@ -270,13 +266,13 @@ def missing_sections(
 _Check = Callable[[Evidence, Document[Any]], Iterator[Mistake]]
 _BY_FILE: tuple[tuple[type[Written], _Check], ...] = (
     (Written, _listings),
-    (Written, _comments),
     (ClaimFile, claim_checks.mistakes),
     (QuizFile, _items),
     (HandWritten, _fences),
     (StatementFile, claim_checks.statement_mistakes),
     (TopicFile, _topic),
     (PlanFile, _plan),
+    (LabFile, _lab),
     (GuideFile, lesson_checks.layout_mistakes),
     (WhyFile, lesson_checks.layout_mistakes),
     (LessonFile, lesson_checks.figure_mistakes),

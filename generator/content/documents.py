@@ -76,16 +76,11 @@ class Document(Generic[WrittenT]):
             for fault in faults(field.text, field.mark) if field.mark in TEXTS else ():
                 code = re.escape(fault.code)
                 is_shown = code and re.search(rf"(?<![\w.]){code}(?![\w.])", programs)
-                is_of_item = fault.message.startswith(NUMBERS) and field.path[0] == "items"
-                # An item outside a book that cites its source may hold numbers.
                 is_given = fault.message.startswith("unit ") and not has_units
-                if (
-                    not is_shown
-                    and not is_given
-                    and not (
-                        is_of_item and "source" in self.source.document["items"][field.path[1]]
-                    )
-                ):
+                # An item outside a book that cites its source may hold numbers.
+                if fault.message.startswith(NUMBERS) and field.path[0] == "items":
+                    is_given = "source" in self.source.document["items"][field.path[1]]
+                if not is_shown and not is_given:
                     yield self.error_in(field, fault.offset, fault.message)
         if CALL in self.source.text:
             place = place_of(self.source.text, self.source.text.index(CALL))

@@ -50,17 +50,16 @@ def _problem(file: str, root: Path, name: str) -> str | None:
     if not path.is_file():
         known = [image.name for image in path.parent.glob("*") if image.suffix in SUFFIXES]
         return f"no such file in {folder.relative_to(root).as_posix()}{nearest(name, known)}"
-    drawn = path.read_text("utf-8", "replace") if path.suffix == ".svg" else ""
-    for mistake in addresses.mistakes(drawn, name, drawn):
-        return str(mistake)
     size = -(-path.stat().st_size // 1000)
     if size > MOST:
         return f"it has {size} kB, and an image may have {MOST}"
-    return _why_stated(path.read_bytes()) if path.suffix == ".svg" else None
+    return _why_refused(name, path.read_text("utf-8", "replace")) if path.suffix == ".svg" else None
 
 
-def _why_stated(svg: bytes) -> str | None:
-    """Message on a quantity in the words of a drawing, labels such as rank 0 aside; or None."""
+def _why_refused(name: str, svg: str) -> str | None:
+    """Message on an address of a drawing, or a quantity in its words but in labels as rank 0."""
+    for mistake in addresses.mistakes(svg, name, svg):
+        return str(mistake)
     try:
         elements = ElementTree.fromstring(svg).iter()
         said = [" ".join(one.itertext()) for one in elements if one.tag.endswith(_WORDED)]

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from proofbook.generator.content.guide import LessonSection
+from proofbook.generator.content.lesson import Order
 from proofbook.generator.content.words import LessonFigure, Line, Name, Prose, Written
 
 
@@ -50,7 +51,7 @@ class WrongFile(Written):
 class LabFile(Written):
     """content/topics/<topic>/labs/<lab>/lab.yml."""
 
-    order: Annotated[int, Field(ge=0, le=999)]
+    order: Order
     """its place among all labs."""
     title: Line
     kind: Literal["write", "repair"] = "write"

@@ -420,4 +420,5 @@ MODES: dict[Mode, type[LessonFile]] = {
     "recall": RecallFile,
     "why": WhyFile,
 }
+Order = Annotated[int, Field(ge=0, le=999)]
 CHAINED = [mode for mode, model in MODES.items() if model is DeepFile]  # several pages each

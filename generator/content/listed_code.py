@@ -8,9 +8,9 @@ import ast
 import re
 import textwrap
 import tokenize
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
+from io import StringIO
 from pathlib import Path
 
 from proofbook.generator.content.errors import nearest
@@ -92,21 +92,22 @@ def why_not_listed(root: Path, path: str, name: str | None) -> str | None:
     return None
 
 
-def stated(root: Path, path: str, name: str | None = None) -> Iterator[str]:
-    """Messages on quantities in comments and docstrings of a file, or of its function or class.
+def why_stated(root: Path, path: str, name: str | None) -> str | None:
+    """Message on a quantity in a comment or docstring of a file, or of its function or class.
 
     No run checks these. A number without a unit is the program's own: `# 4 ranks`.
     """
     whole = text(root, path)
     part = _definitions(whole)[name] if name else None
     with suppress(SyntaxError, tokenize.TokenError):  # of a file that is no Python
-        for token in tokenize.generate_tokens(iter(whole.splitlines(keepends=True)).__next__):
+        for token in tokenize.generate_tokens(StringIO(whole).readline):
             begins_line = token.type == tokenize.STRING and not token.line[: token.start[1]].strip()
             is_shown = part is None or part.lineno <= token.start[0] <= (part.end_lineno or 0)
             if is_shown and (begins_line or token.type == tokenize.COMMENT):
                 for words in MEASURE.findall(token.string):
                     where = f"{path}:{token.start[0]}: a comment states {words!r}"
-                    yield f"{where}; print it on the page with {{{{ … }}}}"
+                    return f"{where}; print it on the page with {{{{ … }}}}"
+    return None
 
 
 def why_misplaced(text: str, line: str) -> str | None:

@@ -25,10 +25,7 @@ _LONG_UNIT = (
 # Few enough to count, which only with a unit or in a ratio are a quantity.
 _FEW = "two|three|four|several|a few|(?<!as )(?<!how )many"
 _COMPARED = r"\s+(?:as|more|less|fewer|the|over|\w+er)"
-_WHOLE_UNIT = (
-    "(?:milli|micro|nano)-?second|"
-    "(?:kilo|mega|giga|tera|kibi|mebi|gibi|tebi)(?:byte|bit)|[KMGT]i?B|[mµ]s"
-)
+_WHOLE_UNIT = rf"(?:milli|micro|nano)-?second|{_SIZE}|[mµ]s"
 _SPELLED_UNIT = (
     rf"(?:{_FEW})\s+(?:times{_COMPARED}|{_LONG_UNIT})|(?<!of\s)an?\s+(?:{_WHOLE_UNIT})|"
     rf"(?:one|an?\s+(?:full|whole))\s+(?:{_WHOLE_UNIT}|second|byte|bit|minute|hour|day|week)|"
@@ -105,10 +102,8 @@ def states_quantity(code: str) -> bool:
     is_compared = any(len(part) > 1 and any(map(_SIDE.fullmatch, part)) for part in sides)
     is_stated = QUANTITY.fullmatch(code.strip()) or _WITHIN.search(code)
     is_command = code.removeprefix(".venv/bin/").startswith(_COMMANDS) and " =" not in code
-    is_said = (
-        not is_command and _reads_as_words(code) and (SPELLED.search(code) or any(numerals(code)))
-    )
-    return bool((is_compared and not is_command) or is_stated or is_said)
+    is_said = _reads_as_words(code) and (SPELLED.search(code) or any(numerals(code)))
+    return bool(is_stated or ((is_compared or is_said) and not is_command))
 
 
 def _reads_as_words(code: str) -> bool:

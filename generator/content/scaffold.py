@@ -11,7 +11,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
@@ -116,6 +116,7 @@ introduction: The questions of this topic, each when it is due.
 afterword: "TODO: what to read again where an answer did not come."
 """,
 }
+Law = tuple[Sequence[str], Sequence[str]]  # its runs, and the names of the values that it reads
 _YAML = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
 _SCHEMA = "# yaml-language-server: $schema={up}.cache/schemas/{file}.json\n"  # for editors
 
@@ -164,14 +165,12 @@ def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
 
 
 def new_lesson(
-    book: Book, content: Path, name: str, laws: Mapping[str, Sequence[str]], experiment: str | None,
-    names_read: Callable[[str], list[str]],
-) -> list[Path]:  # fmt: skip
+    book: Book, content: Path, name: str, laws: Mapping[str, Law], experiment: str | None
+) -> list[Path]:
     """Write topic, quiz, trace or worked, recall of a new topic from templates; return the paths.
 
-    Its first questions are bound to one of the laws, each given with its runs, and ask for what it
-    reads (`names_read`). The page shows the run, of the experiment or of any, that recorded most;
-    without run or law, CannotScaffoldError.
+    Its first questions are bound to one of the laws, and ask for what it reads. The page shows the
+    run, of the experiment or of any, that recorded most; without run or law, CannotScaffoldError.
     """
     if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise CannotScaffoldError(f"{name!r}: small letters and digits, joined by hyphens")
@@ -184,8 +183,8 @@ def new_lesson(
         message = "a lesson leans on a measured run and a law; measure one: "
         raise CannotScaffoldError(message + command)
     source = path.partition(".")[0] + "."
-    own = [name for name, runs in laws.items() if any(run.startswith(source) for run in runs)]
-    claim = next(iter([*(name for name in own if path in laws[name]), *own, *laws]))
+    own = [name for name, (runs, _) in laws.items() if any(run.startswith(source) for run in runs)]
+    claim = next(iter([*(name for name in own if path in laws[name][0]), *own, *laws]))
     beliefs = (name for name, belief in book.misconceptions.items() if belief.refuted_by in own)
     run = book.run(path)
     mode = "trace" if run and (run.stages or run.epochs) else "worked"
@@ -197,7 +196,7 @@ def new_lesson(
     return _written({
         folder / f"{file}.yml": schema.format(file=file) + _filled(
             file, name=name, mode=mode, claim=claim, path=path, run=run, title=title,
-            order=order, belief=belief, asks=names_read(claim),
+            order=order, belief=belief, asks=laws[claim][1],
         ) for file in ("topic", "quiz", mode, "recall")
     })  # fmt: skip
 

@@ -1,10 +1,6 @@
 """A topic's own file, and the home page."""
 
-from typing import Annotated
-
-from pydantic import Field
-
-from proofbook.generator.content.lesson import Mode
+from proofbook.generator.content.lesson import Mode, Order
 from proofbook.generator.content.words import (
     ClaimId,
     Expression,
@@ -25,7 +21,7 @@ class TopicFile(Written):
     """the topic's."""
     summary: Prose
     """what it is about."""
-    order: Annotated[int, Field(ge=0, le=999)]
+    order: Order
     """its place among the topics."""
     requires: list[TopicId] = []
     """the topics that explain what this one uses; each has a smaller order."""

@@ -184,7 +184,6 @@ def _of_law(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Mi
 def _of_draw(
     question: Drawable, draws: Draws, names: Mapping[str, Value], evidence: Evidence
 ) -> Iterator[Mistake]:
-    """What is wrong with one draw."""
     values = []
     for path, expression in question.answer_expressions():
         evaluation = evidence.evaluate_with(names, expression)

@@ -132,7 +132,6 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         needs.add("opening")
     # What a trace says is text: no expression, no Markdown.
     about = (label if sheet.kind in OF_MACHINES[:2] else folio.line)(sheet.about)
-    num_here, moved = frame.measured_here(folio)
     origins, marks = frame.origins(folio), " ".join(folio.natures)
     values, natures = folio.sources.values, folio.ui["natures"]
     around = frame.Frame(
@@ -162,8 +161,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         surprises=frame.surprises(folio),
         kinds=frozenset(word for value in values for word in (value.kind, value.nature)),
         natures=[(word, means) for word, means in natures.items() if word in marks],
-        num_here=num_here,
-        moved=moved,
+        here=[str(one) != str(values[at]) for at, one in folio.sources.here.items()],
         sources=folio.sources.block(),
     )
     page = environment().get_template("page.md.j2").render(page=around)

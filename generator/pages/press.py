@@ -242,7 +242,6 @@ def _texts(written: object, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _mistakes(evidence: Evidence, under: tuple[str, ...]) -> Iterator[ContentError]:
-    """What is wrong in the files of some pages."""
     for document in evidence.book.documents:
         file = document.source.file.removeprefix("content/").removeprefix("pages/")
         if file.replace(".yml", ".md").startswith(under):

@@ -147,10 +147,6 @@ class PageMarkdown(HTMLParser):
         self.feed(undrawn(html))
         self.close()
 
-    def updatepos(self, i: int, j: int) -> int:
-        """Count no lines, since nobody asks for positions."""
-        return j
-
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Begin an element; write what one without content says."""
         element, parent = Open(tag, dict(attrs)), self.open[-1]

@@ -49,7 +49,7 @@ def test_what_this_machine_has_measured_of_a_topic_stands_beside_the_reference(c
     assert not any("tiny_memory" in one.formula for one in computed)
     text = lessons["topics/averaging/worked.md"]
     assert re.findall(r"pb-moved[^>]*>([^<]*)", text).count("2.20\N{NO-BREAK SPACE}ms") > 1
-    assert re.search(r">1</span> differs<", text)
+    assert re.search(r">1</span> differs:", text)
 
 
 def test_what_older_code_measured_here_or_ended_otherwise_stands_beside_nothing(copy):

@@ -11,7 +11,7 @@ from proofbook.generator.content import prose
 from proofbook.generator.content.errors import nearest
 from proofbook.generator.content.quiz import Item
 from proofbook.generator.content.words import ClaimId, Expression, Line, RunPath, Written
-from proofbook.generator.content.yaml_source import Mistake, Path
+from proofbook.generator.content.yaml_source import Mistake
 from proofbook.generator.items.answers import ExplainedAnswer, claim_backing
 from proofbook.generator.items.kinds.kind import OPEN, ItemError, Key, Kind, is_alike
 from proofbook.generator.printing.folio import Folio
@@ -138,12 +138,6 @@ class Pairs(Kind[Match], of=Match):
         if any(self.evidence.judged(claim).verdict != "holds" for claim in claims):
             return OPEN
         return Key(right=tuple(range(self.num_places)))
-
-    def deciding_claims(self) -> Iterator[tuple[Path, str]]:
-        """Yield (path, claim id) of each pair that a claim backs."""
-        for place, pair in enumerate(self.item.pairs):
-            if pair.claim:
-                yield ("pairs", place, "claim"), pair.claim
 
     def key_mistakes(self) -> Iterator[Mistake]:
         """Yield (path, message): pairs without claim, source or value; mistakes of the key."""

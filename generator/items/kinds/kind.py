@@ -145,8 +145,11 @@ class Kind(Generic[ItemT]):
                 yield (self.places, number, self.backed_by), claim
 
     def deciding_claims(self) -> Iterator[tuple[Path, str]]:
-        """Yield (path, claim id) of each claim that makes an answer right on these runs."""
-        yield from ()
+        """Yield (path, claim id) of each claim that makes a part right on these runs."""
+        for number, part in enumerate(self.parts):
+            for key in ("right_if", "claim") if number in self.key.right else ():
+                if named := getattr(part, key, None):
+                    yield (self.places, number, key), getattr(named, "claim", named)
 
     @property
     def explains(self) -> str | None:

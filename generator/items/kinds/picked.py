@@ -143,12 +143,6 @@ class OneOption(Kind[SingleChoice | Several], of=SingleChoice):
         do = _BELIEVED if self.item.options[0].gives else _ONE_OF_THEM
         return self._unclear(f" has {len(right)} right options: {texts}; {do}" if right else no_key)
 
-    def deciding_claims(self) -> Iterator[tuple[Path, str]]:
-        """Yield (path, claim id) of what each right option names; none where the key is open."""
-        for place in self.key.right:
-            if right := self.item.options[place].right_if:
-                yield ("options", place, "right_if"), right.claim
-
     @cached_property
     def _outcomes(self) -> dict[str, Judged]:
         named = {option.right_if.claim for option in self.item.options if option.right_if}

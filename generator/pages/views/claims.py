@@ -174,11 +174,6 @@ def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
     return any(".timing." in field or ".memory." in field for field in read)
 
 
-def runs_behind(claims: Sequence[str], folio: Folio) -> list[str]:
-    """The runs that claims were judged on, each once."""
-    return list(dict.fromkeys(run for claim in claims for run in folio.judged(claim).runs))
-
-
 def sides_of(outcome: Judged, folio: Folio) -> tuple[Markup, Markup]:
     """Pair of HTML: a judged claim's prediction, behind its relation's sign, and observation."""
     predicted, observed = _readable(outcome)

@@ -9,11 +9,9 @@ from markupsafe import Markup
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.shelf import TraceOnPage
 from proofbook.generator.pages.elements.element import Content, Heading
-from proofbook.generator.pages.elements.tables import Table
-from proofbook.generator.pages.environment import unbroken
 from proofbook.generator.pages.sheets import Sheet
 from proofbook.generator.pages.views.ways import Groups, Rail
-from proofbook.generator.printing.folio import Folio, breakable
+from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.sources import command
 from proofbook.runners.core.trace.records import Run, software
 
@@ -71,8 +69,7 @@ class Frame:
     surprises: Sequence[tuple[str, Run]]
     kinds: frozenset[str]  # how its numbers were found
     natures: Sequence[tuple[str, str]]  # the words behind its numbers, each with its meaning
-    num_here: int  # of its numbers of the reference machine that the machine at hand has, too
-    moved: Table | None  # those that are others there
+    here: Sequence[bool]  # for each number that the machine at hand has, too, whether it differs
     sources: Markup
 
     @property
@@ -90,21 +87,6 @@ def surprises(folio: Folio) -> list[tuple[str, Run]]:
     """The runs of a page that did not end as declared, also where the reference is shown."""
     used = ((path, folio.at_hand.book.run(path)) for path in sorted(folio.runs))
     return [(path, run) for path, run in used if run is not None and run.is_surprise]
-
-
-def measured_here(folio: Folio) -> tuple[int, Table | None]:
-    """How many numbers of a page the machine at hand has, too; a table of those that differ."""
-    rows, sources = [], folio.sources
-    for number, here in sources.here.items():
-        if str(here) != str(value := sources.values[number]):
-            place = folio.root + sources.place_of(here.link_target)
-            own = Markup('<a href="{}">{}</a>').format(place, folio.in_link.show(here))
-            of = Markup("<code>{}</code>").format(breakable(value.path or value.formula))
-            rows.append([of, folio.show(value), own])
-    book = folio.at_hand.book
-    names = (unbroken(machine.name) for machine in (book.reference, book.machine))
-    titles = ["Value", *map(Markup("#{}").format, names)]
-    return len(sources.here), Table(titles, rows, is_found=False) if rows else None
 
 
 def machines(origins: Sequence[PageOrigin], book: Book) -> list[tuple[str, bool]]:

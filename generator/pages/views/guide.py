@@ -20,7 +20,7 @@ from proofbook.generator.pages.elements.element import (
 )
 from proofbook.generator.pages.elements.programs import run_link
 from proofbook.generator.pages.views import plans
-from proofbook.generator.pages.views.claims import JudgedClaim, runs_behind, verdict_rows
+from proofbook.generator.pages.views.claims import JudgedClaim, verdict_rows
 from proofbook.generator.printing.markdown import plain
 
 LEVEL = 2  # of the headings of a page's own questions
@@ -157,7 +157,8 @@ def _question(edge: Edge, anchor: str, draft: Draft) -> RunQuestion:
     if edge.continue_at:
         leads = folio.in_link.line(_symptoms(draft)[edge.continue_at.partition("#")[0]].title)
     folio.shown_claims.clear()  # readers open the numbers of a step here alone
-    runs = [run_link(run, folio) for run in runs_behind(edge.claims, folio)]
+    behind = dict.fromkeys(run for claim in edge.claims for run in folio.judged(claim).runs)
+    runs = [run_link(run, folio) for run in behind]
     evidence = [*draft.backing(edge.claims)]
     below = [_questions(edge.edges, anchor, draft)] if edge.edges else []
     return RunQuestion(
