@@ -72,7 +72,7 @@ def _from_another_run(question: Item, evidence: Evidence) -> Iterator[Mistake]:
         evidence.evaluate(expression)
         for field in fields_of(question)
         if field.path[0] in _VISIBLE
-        for expression in (field.text, *field.expressions)[field.mark != "run" :]
+        for expression in ([field.text] if field.mark == "run" else field.expressions)
     ]
     about = {run for read in sides or visible for run in read.runs}
     others = [run for run in evidence.evaluate(answer).runs if run not in about]
