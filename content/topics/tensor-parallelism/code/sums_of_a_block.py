@@ -1,15 +1,9 @@
 """A divided MLP trained with all its sums, without one of them, and on divided tokens.
 
-<<<<<<< HEAD
 Below the MLP, a layer and a normalization are whole on every rank. Gradients of the first step are
 compared with those of one process. Sequence parallelism divides the tokens of what is whole. It
-sends as many bytes, or more where a rank keeps only its own tokens of what it gathered, and gathers
-them again in backward.
-=======
-Below the MLP, a layer and a normalization are whole on every rank. Sequence parallelism divides
-their tokens. It sends as many bytes, or one more gather for each pair of layers where a rank keeps
-only its own tokens of what it gathered, and gathers them again in backward.
->>>>>>> main
+sends as many bytes, or one more gather for each pair of layers where a rank keeps only its own
+tokens of what it gathered, and gathers them again in backward.
 
 torchrun --nproc-per-node 2 sums_of_a_block.py
 """
