@@ -15,7 +15,6 @@ import re
 import select
 import shutil
 import signal
-import socket
 import sys
 import threading
 import time
@@ -32,11 +31,11 @@ from proofbook.runners.core.system.processes import IdleTime
 from proofbook.runners.system.private import PrivateFolder, temporary
 from proofbook.runners.verify import records
 from proofbook.runners.verify.internals import place
+from proofbook.runners.verify.launch import PREFIX
 from proofbook.runners.verify.replay import Replay
 from proofbook.runners.verify.report import Finding, Verdict
 
 GATHER_SECONDS = 0.02
-PREFIX = "verify-"
 # Besides tensors and plain values, what a record may hold.
 _CLASSES: list[Any] = [
     records.Clip, records.Forward, records.LocalPart, records.Loss, records.RankRecording,
@@ -140,33 +139,6 @@ class Board:
     def remove(self) -> None:
         """Remove the folder."""
         shutil.rmtree(self.folder.path.name, ignore_errors=True, dir_fd=self._parent.descriptor)
-
-
-def environment(rank: int, world_size: int, port: int) -> dict[str, str]:
-    """Torchrun's variables by name, as text, for a rank of a launch on one host."""
-    numbers = {
-        "RANK": rank, "LOCAL_RANK": rank, "ROLE_RANK": rank, "GROUP_RANK": 0,
-        "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size, "MASTER_PORT": port,
-    }  # fmt: skip
-    return {"MASTER_ADDR": "127.0.0.1"} | {name: str(value) for name, value in numbers.items()}
-
-
-def free_port() -> int:
-    """A port of this host on which nothing listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
-
-
-def sweep() -> None:
-    """Remove the folders of launches that were killed, and of this process where it launched."""
-    parent = temporary()
-    for name in os.listdir(parent.descriptor):  # noqa: PTH208 by its descriptor
-        with suppress(ValueError):
-            pid, start = map(int, name.removeprefix(PREFIX).split("-")[:2])
-            if pid == os.getpid() or not processes.lives(pid, start):
-                shutil.rmtree(name, ignore_errors=True, dir_fd=parent.descriptor)
 
 
 POLL_SECONDS = 0.25

@@ -20,13 +20,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from proofbook.runners.system.errors import FixableError
-from proofbook.runners.verify import cpu, report, rerun
-from proofbook.runners.verify.against import Against
-from proofbook.runners.verify.board import Board, ended, environment, free_port, sweep
-from proofbook.runners.verify.rank import POLL_SECONDS, WatchedRank
+from proofbook.runners.verify import report
+from proofbook.runners.verify.launch import environment, free_port, sweep
 
 MOST_RANKS = 64
 KILLED_SECONDS = 20.0
+POLL_SECONDS = 0.02
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,20 +59,33 @@ def main(arguments: argparse.Namespace) -> int:
         raise FixableError(f"--steps must be at least 1, not {arguments.steps}")
     if arguments.split and not arguments.against:
         raise FixableError("--split needs --against")
-    against = arguments.against and Against(arguments.against, arguments.split, script)
-    if arguments.cpu:
-        cpu.install()
-    if arguments.as_one:
-        rerun.run_as_one(Path(arguments.as_one), arguments.script, arguments.arguments)
     words = [*_options(arguments), arguments.script, *arguments.arguments]
-    if "RANK" in os.environ and not arguments.ranks:
-        WatchedRank(arguments, words, against).run()
+    is_rank = "RANK" in os.environ and not arguments.ranks
+    if is_rank or arguments.as_one or arguments.against:  # else torch is not needed here
+        _run_here(arguments, script, words, is_rank=is_rank)
     if not 2 <= arguments.ranks <= MOST_RANKS:
         raise FixableError(
             f"--ranks must be from 2 to {MOST_RANKS}, and stands before the script; without it, "
             "start this under torchrun"
         )
     return _launch(arguments, words)
+
+
+def _run_here(
+    arguments: argparse.Namespace, script: Path, words: Sequence[str], *, is_rank: bool
+) -> None:
+    """Run as a rank, or as the one process, and end; else check what `--against` names."""
+    from proofbook.runners.verify import cpu, rerun
+    from proofbook.runners.verify.against import Against
+    from proofbook.runners.verify.rank import WatchedRank
+
+    against = Against(arguments.against, arguments.split, script) if arguments.against else None
+    if arguments.cpu and (is_rank or arguments.as_one):
+        cpu.install()
+    if arguments.as_one:
+        rerun.run_as_one(Path(arguments.as_one), arguments.script, arguments.arguments)
+    if is_rank:
+        WatchedRank(arguments, words, against).run()
 
 
 def _options(arguments: argparse.Namespace) -> list[str]:
@@ -110,6 +122,8 @@ def _launch(arguments: argparse.Namespace, words: Sequence[str]) -> int:
         codes = _wait(ranks)
         code = next((own for own in codes.values() if own >= 0), None)
         if code is None:  # no rank was left to report
+            from proofbook.runners.verify.board import Board, ended
+
             board, script = Board(None, world_size, port), Path(arguments.script)
             how = {rank: signal.Signals(-own).name for rank, own in codes.items()}
             document = sys.stdout if arguments.json else None

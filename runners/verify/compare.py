@@ -61,9 +61,10 @@ def compare_modules(modules: Modules, recordings: Recordings, replays: Replays) 
     for rank, where in ((rank, where) for rank, own in recordings.items() for where in own.lost):
         verdict.find(Finding("gather cuts", cut, where.split()[0], rank=rank))
     unpreserved = _first(own.unpreserved for own in recordings.values())
+    cut = _first(cut for own in recordings.values() for cut in own.cuts)
     ties = list(find_ties(modules))
     for module in modules:
-        case = ModuleCase(module, modules, verdict, unpreserved, ties)
+        case = ModuleCase(module, modules, verdict, unpreserved, ties, cut)
         _ModuleComparison(case, replays, recordings).compare()
     has_summed = any(update.sums for module in modules for update in module.updates)
     if has_summed and not verdict.has_clipped and not verdict.findings:
@@ -351,6 +352,7 @@ class _ModuleComparison:
     def _report_weights(self, number: int, weights: Weights) -> None:
         verdict, updates = self._case.verdict, self._module.first.updates
         self._find_short_update(number, weights)
+        self._find_scaled(number, weights)
         self._weights.append(weights)
         if weights.is_zero or (self._are_dropped(updates) and not weights.finding):
             return
@@ -385,6 +387,15 @@ class _ModuleComparison:
                 weights.finding = Finding("short update", says, place, off=off)
                 weights.why_not = ""
                 return
+
+    def _find_scaled(self, number: int, weights: Weights) -> None:
+        """Find a loss that a gradient scaler has scaled, and nobody unscales."""
+        update = self._module.update(self._module.leaders[0], number)
+        is_scaled = update.loss_scale != 1.0 == update.scale
+        if is_scaled and abs(weights.total / update.loss_scale - 1) <= TOLERANCE:
+            says = f"each weighs {update.loss_scale:.4g} times, which is the scale of GradScaler"
+            place, off = update.step_place or update.backward_place, f"{weights.total:.4g}"
+            weights.finding, weights.why_not = Finding("not unscaled", says, place, off=off), ""
 
     # Gradients of other backward passes, and schedulers
 
@@ -463,7 +474,8 @@ def find_gradient_causes(case: ModuleCase, number: int, fit: Fit, expected: Expe
             error = "no gradient reaches the optimizer"
         says = f"{error} ({len(names)} of {len(expected.exact)} parameters)"
         _, off, others = wrong[names[0]]
-        place = case.unpreserved if cause == "recomputation" else update.backward_place
+        places = {"recomputation": case.unpreserved, "gather cuts": case.cut.partition(" ")[0]}
+        place = places.get(cause) or update.backward_place
         case.find(cause, says, place, names, rank, number, off, [o for o in others if o != cause])
 
 
@@ -522,11 +534,13 @@ def _cause(
     off = f"{distance(held, should) / max(should.norm().item(), 1e-300):.1%} of its norm"
     causes = ["part of the sum" if case.module.is_tensor_parallel else "gradient differs"]
     others = list[str]()
-    if case.unpreserved:
-        causes = ["recomputation"]
+    if case.unpreserved or case.cut:
+        causes = ["recomputation" if case.unpreserved else "gather cuts"]
     if _is_multiple(held, should, tolerance):
         off, causes = _causes_of_factor(case.module, name, ratio(held, should), expected)
         others = [cause for cause in causes if cause == "times microbatches"]
+    if any(name == own for tie in case.ties for own, *_ in tie.partners(case.module.key)):
+        causes.insert(0, "tied weights apart")
     before = None
     if number:
         before = case.module.whole(number - 1, rank, "before_clipping").get(name)

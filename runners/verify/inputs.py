@@ -32,6 +32,7 @@ class ModuleCase:
     verdict: Verdict
     unpreserved: str = ""  # the line of a checkpoint that draws anew
     ties: Sequence[Tie] = ()  # of weights in all modules
+    cut: str = ""  # the line of the first call that passes no gradient back
     is_replayed: bool = False  # the replay computes outputs of the recorded shapes
 
     @property
@@ -227,6 +228,9 @@ def compare_replicas(case: ModuleCase, number: int, attribute: str = "parameters
         )  # fmt: skip
         reduced = _copies(module, number, "after_backward")
         known |= {(ranks, name) for ranks, name, a, b in reduced if not are_apart(a, b)}
+        drawn = {tuple(f.seed for f in module.update(r, number).forwards) for r in module.records}
+        if case.module.is_tensor_parallel and len(drawn) > 1:
+            cause = "unequal random numbers"
     apart: dict[tuple[int, int], dict[str, float]] = {}
     for ranks, name, own, other in _copies(module, number, attribute):
         is_same = (ranks, name) in known or distance(own, other) <= least

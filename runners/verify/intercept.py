@@ -159,6 +159,7 @@ class Interceptor:
             ("compile", self._compile, torch),
             ("compile", self._compile, nn.Module),
             ("unscale_", _notifying(watch.before_unscale), torch.amp.GradScaler),
+            ("scale", _notifying(watch.loss_is_scaled), torch.amp.GradScaler),
             ("checkpoint", self._checkpoint, torch.utils.checkpoint),
             ("torch_utils_checkpoint", self._checkpoint, internals.checkpoint_wrapper),
             ("zero_grad", zeroed, Optimizer),

@@ -23,7 +23,8 @@ from proofbook.runners.system.errors import FixableError, first_line
 from proofbook.runners.system.progress_lines import say
 from proofbook.runners.verify import compare, cpu, report, rerun
 from proofbook.runners.verify.against import Against
-from proofbook.runners.verify.board import Board, Lookout, failed, sweep
+from proofbook.runners.verify.board import Board, Lookout, failed
+from proofbook.runners.verify.launch import sweep
 from proofbook.runners.verify.records import (
     DistributedModule,
     Modules,

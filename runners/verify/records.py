@@ -254,7 +254,8 @@ class UpdateRecord:
     before_clipping: Gradients = field(default_factory=dict)  # or before unscaling, or the step
     at_step: Gradients = field(default_factory=dict)  # that the optimizer used
     carried: Gradients = field(default_factory=dict)  # from before the first backward pass
-    scale: float = 1.0  # of a gradient scaler
+    scale: float = 1.0  # of a gradient scaler, by which gradients are divided again
+    loss_scale: float = 1.0  # by which it has multiplied the loss
     after: dict[str, LocalPart] = field(default_factory=dict)  # parameters after the step
     # Of each parameter's optimizer: its class, and the settings of its group.
     settings: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)

@@ -29,10 +29,10 @@ from proofbook.runners.core.system import processes
 from proofbook.runners.judging.rounding import NORM, are_apart
 from proofbook.runners.system.private import PrivateFolder
 from proofbook.runners.verify import records
-from proofbook.runners.verify.board import environment, free_port
 from proofbook.runners.verify.fit import Expected, compare_with_sum, fit_gradients, scales_of
 from proofbook.runners.verify.inputs import ModuleCase, are_equal_again, has_own_gradients
 from proofbook.runners.verify.internals import LoaderIterator, fetcher, pytree
+from proofbook.runners.verify.launch import environment, free_port
 from proofbook.runners.verify.losses import factors
 from proofbook.runners.verify.records import DistributedModule, Modules, Recordings, tensors_of
 from proofbook.runners.verify.report import Verdict, in_words

@@ -41,7 +41,7 @@ from proofbook.runners.verify.roots import Root
 _GUARDED = (
     "forward_begins", "before_ddp", "record_without_grad", "forward_ends", "_gradient_arrives",
     "backward_begins", "backward_ends", "stage_reduced", "backward_is_split", "keep_gradients",
-    "gradients_clipped", "before_unscale", "before_zero_grad", "scheduler_steps", "before_step",
+    "gradients_clipped", "before_unscale", "loss_is_scaled", "before_zero_grad", "scheduler_steps", "before_step",
     "_keep_step", "checkpoint_read", "_finish",
 )  # fmt: skip
 
@@ -73,6 +73,7 @@ class Watch:
         self._frozen_in_ddp: dict[int, list[str]] = {}  # by id of what DDP wraps
         self.depth = self.in_backward = 0  # of forward and backward passes that run now
         self._backwards = self._count = 0  # of backward passes and steps
+        self._loss_scale = 1.0  # of a gradient scaler, in the newest loss
         self.is_replaying = False  # whether the script has ended, and its modules run again
         self.is_shared = False  # whether peers need all inputs and outputs
         self._was_finished = False
@@ -348,6 +349,7 @@ class Watch:
             update = root.update
             if len(touched) == 1 and root.is_finite:  # what is reset now is lost to all
                 self._alone.add(self._number)
+            update.loss_scale = self._loss_scale
             update.after_backward = root.gradients()
             update.at_sum, update.before_clipping = {}, {}
             update.losses += [loss for loss in losses if not any(loss is k for k in update.losses)]
@@ -385,6 +387,10 @@ class Watch:
             if names := root.names_of(ids):
                 clip.names += [(root.record.key, name) for name in names]
                 root.update.clips.append(clip)
+
+    def loss_is_scaled(self, scaler: Any, *_: Any) -> None:
+        """A gradient scaler multiplies a loss."""
+        self._loss_scale = float(scaler.get_scale())
 
     def before_unscale(self, scaler: Any, optimizer: Optimizer) -> None:
         """A gradient scaler is about to divide gradients."""

@@ -13,7 +13,7 @@ import torch
 from proofbook.runners.__main__ import main
 from proofbook.runners.core.system import processes
 from proofbook.runners.system.errors import FixableError
-from proofbook.runners.verify import board
+from proofbook.runners.verify import launch
 from proofbook.runners.verify.board import Board
 from proofbook.runners.verify.roots import copied_setting
 from tests.processes import python
@@ -114,7 +114,7 @@ def test_a_name_that_is_taken_is_refused_in_a_line_and_nothing_there_is_read_or_
     sentinel = shared / "executed"
     plant(shared, sentinel)
     before = sorted(shared.rglob("*"))
-    for begin in (lambda: Board(0, 2, PORT), board.sweep):
+    for begin in (lambda: Board(0, 2, PORT), launch.sweep):
         with pytest.raises(FixableError, match=f"{OWN} must be a folder that only you can enter"):
             begin()
     assert main(["verify", "--ranks", "2", str(PROGRAMS / "language.py")]) == 2
@@ -150,7 +150,7 @@ def test_a_folder_put_in_the_place_of_ours_changes_nothing(shared):
     assert list((shared / "away").iterdir()) == []
     assert (shared / OWN / LAUNCH / "seen.0").exists()
     with pytest.raises(FixableError):
-        board.sweep()
+        launch.sweep()
     assert not (shared / "executed").exists()
 
 
