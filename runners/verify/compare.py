@@ -539,8 +539,8 @@ def _cause(
     if _is_multiple(held, should, tolerance):
         off, causes = _causes_of_factor(case.module, name, ratio(held, should), expected)
         others = [cause for cause in causes if cause == "times microbatches"]
-    if any(name == own for tie in case.ties for own, *_ in tie.partners(case.module.key)):
-        causes.insert(0, "tied weights apart")
+    tied = {own for tie in case.ties for own, *_ in tie.partners(case.module.key)}
+    causes[:0] = ["tied weights apart"] * (name in tied)
     before = None
     if number:
         before = case.module.whole(number - 1, rank, "before_clipping").get(name)

@@ -41,8 +41,8 @@ from proofbook.runners.verify.roots import Root
 _GUARDED = (
     "forward_begins", "before_ddp", "record_without_grad", "forward_ends", "_gradient_arrives",
     "backward_begins", "backward_ends", "stage_reduced", "backward_is_split", "keep_gradients",
-    "gradients_clipped", "before_unscale", "loss_is_scaled", "before_zero_grad", "scheduler_steps", "before_step",
-    "_keep_step", "checkpoint_read", "_finish",
+    "gradients_clipped", "before_unscale", "before_zero_grad", "scheduler_steps", "before_step",
+    "loss_is_scaled", "_keep_step", "checkpoint_read", "_finish",
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import time
 import pytest
 import torch
 
-from proofbook.runners.verify import board
+from proofbook.runners.verify import launch
 from tests.conftest import ROOT
 from tests.processes import free_port, marked, parent
 from tests.verify.ranks import PROGRAMS
@@ -118,6 +118,6 @@ def test_a_watched_script_killed_at_any_moment_leaves_its_own_files_only(
     assert not left, said
     if victim == "launcher":  # nobody was left to remove it: the next start does
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-        board.sweep()
+        launch.sweep()
     assert list((tmp_path / "temporary").glob("proofbook-*/*")) == [], said
     assert all(_equal(one, unwatched[name]) for name, one in saved.items())

@@ -71,9 +71,9 @@ def _one(words, environment, errors):
 
 
 def _rank(rank, ranks, port, body, *given):
-    from proofbook.runners.verify import board
+    from proofbook.runners.verify import launch
 
-    os.environ |= board.environment(rank, ranks, port)
+    os.environ |= launch.environment(rank, ranks, port)
     import torch
 
     torch.set_num_threads(1)
