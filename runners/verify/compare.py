@@ -32,13 +32,14 @@ from proofbook.runners.verify.records import (
     UpdateRecord,
 )
 from proofbook.runners.verify.replay import Replay
-from proofbook.runners.verify.report import Error, Finding, Term, Verdict, in_words
+from proofbook.runners.verify.report import Finding, Term, Verdict, in_words
 from proofbook.runners.verify.update import (
     OptimizerReplay,
     compare_clipped,
     find_early_clips,
     find_skipped_step,
     find_state_left_behind,
+    find_unequal_factors,
     find_unmoved,
     is_clipped_by_hand,
 )
@@ -66,9 +67,7 @@ def compare_modules(modules: Modules, recordings: Recordings, replays: Replays) 
     for module in modules:
         case = ModuleCase(module, modules, verdict, unpreserved, ties, cut)
         _ModuleComparison(case, replays, recordings).compare()
-    has_summed = any(update.sums for module in modules for update in module.updates)
-    if has_summed and not verdict.has_clipped and not verdict.findings:
-        verdict.notes.append(UNCLIPPED)
+    _report_unclipped(verdict, modules, recordings)
     where = _first(own.without_group for own in recordings.values())
     if not modules and where:
         verdict.skip(f"gradients: no process group was initialized when a module ran ({where})")
@@ -87,6 +86,20 @@ def _report_recordings(verdict: Verdict, recordings: Recordings) -> None:
         verdict.skip(f"what follows the updates: {waits}, and other ranks were stopped earlier")
     for where in sorted({own.eager for own in by_rank if own.eager})[:1]:
         verdict.notes.append(f"{where}: torch.compile does nothing here; the script ran eagerly")
+
+
+def _report_unclipped(verdict: Verdict, modules: Modules, recordings: Recordings) -> None:
+    """Add a note or a gap where a script computes norms, and clips nothing in these updates."""
+    part_read = _first(own.part_read for own in recordings.values())
+    if verdict.has_clipped or verdict.findings:
+        return
+    if any(update.sums for module in modules for update in module.updates):
+        verdict.notes.append(UNCLIPPED)
+    elif part_read:
+        verdict.skip(
+            f"clipping: {part_read} reads the local parts of gradients, of which a norm is that of "
+            "one shard, and nothing is clipped in these updates (lower the limit)"
+        )
 
 
 def _first(reasons: Iterable[str]) -> str:
@@ -322,9 +335,8 @@ class _ModuleComparison:
             if name not in expected.exact and name not in outside
             and gradient is not None and bool(gradient.any())
         ]  # fmt: skip
-        if extra:
-            fit.wrong.setdefault(rank, []).extend(extra)
-            fit.errors |= dict.fromkeys(extra, Error(1.0, 0.0))
+        for name in extra[:1]:
+            self._case.skip(f"{name}: it has a gradient, and no recorded forward pass uses it")
         return fit
 
     # The loss
@@ -441,20 +453,29 @@ class _ModuleComparison:
 
 def find_gradient_causes(case: ModuleCase, number: int, fit: Fit, expected: Expected) -> None:
     """Add to the case a finding for each cause why an update's gradients do not fit `expected`."""
-    module, rank = case.module, min(fit.wrong or fit.apart)
-    update = module.update(rank, number)
-    if not fit.wrong:
-        cause, says = _cause_of_shares(module, fit.apart)
-        names, place = list(expected.exact), update.backward_place
-        has_own = cause == _OWN and inputs.has_own_gradients(module, number)
-        if cause == _OWN and update.clips and not has_own:
-            cause, says = "clipped before the reduction", "each rank clips its own gradient"
-            names, place = [], update.clips[0].place
-        elif cause == _OWN and not update.has_step:
-            case.skip("gradients: each rank has its own, and no update follows")
-            return
-        case.find(cause, says, place, names, rank, number)
+    if find_unequal_factors(case, _factors_of_copies(case.module, number, expected), number):
         return
+    if fit.wrong:
+        _find_wrong(case, number, fit, expected)
+        return
+    module, rank = case.module, min(fit.apart)
+    update = module.update(rank, number)
+    cause, says = _cause_of_shares(module, fit.apart)
+    names, place = list(expected.exact), update.backward_place
+    has_own = cause == _OWN and inputs.has_own_gradients(module, number)
+    if cause == _OWN and update.clips and not has_own:
+        cause, says = "clipped before the reduction", "each rank clips its own gradient"
+        names, place = [], update.clips[0].place
+    elif cause == _OWN and not update.has_step:
+        case.skip("gradients: each rank has its own, and no update follows")
+        return
+    case.find(cause, says, place, names, rank, number)
+
+
+def _find_wrong(case: ModuleCase, number: int, fit: Fit, expected: Expected) -> None:
+    """Add a finding for each cause of the gradients that are no sum over all batches."""
+    module, rank = case.module, min(fit.wrong)
+    update = module.update(rank, number)
     held = module.whole(number, rank, "before_clipping")
     wrong = {n: _cause(case, n, held.get(n), rank, number, fit, expected) for n in fit.wrong[rank]}
     causes: dict[str, list[str]] = {}
@@ -479,6 +500,36 @@ def find_gradient_causes(case: ModuleCase, number: int, fit: Fit, expected: Expe
         case.find(cause, says, place, names, rank, number, off, [o for o in others if o != cause])
 
 
+def _factors_of_copies(
+    module: DistributedModule, number: int, expected: Expected
+) -> dict[int, float]:
+    """By rank, its factor in all gradients that it holds whole; empty where one has no factor."""
+    factors = {}
+    for rank in module.records:
+        held = module.update(rank, number).before_clipping.items()
+        own = {
+            name: part.local.double() for name, part in held
+            if part and part.shape == part.local.shape and name not in expected.experts
+        }  # fmt: skip
+        scale = _multiple(own, expected)
+        if scale is None:
+            return {}
+        factors[rank] = scale * expected.num_batches
+    return factors
+
+
+def _multiple(held: Mapping[str, Tensor], expected: Expected) -> float | None:
+    """The one factor of all these gradients over the exact ones; None without one."""
+    exact, known = expected.exact, held.keys() & expected.exact.keys()
+    factors = [ratio(held[name], exact[name]) for name in sorted(known) if held[name].numel() > 1]
+    factor = max(factors, key=abs, default=0.0)
+    is_one = factor and all(
+        distance(held[name], factor * exact[name]) <= 4 * abs(factor) * expected.tolerance[name]
+        + 1e-4 * held[name].norm().item() for name in known
+    )  # fmt: skip
+    return factor if is_one else None
+
+
 def _moves(module: DistributedModule, rank: int, number: int) -> bool:
     """Whether parameters differ at the beginning of the next update."""
     if number + 1 == module.num_updates and not module.has_later:
@@ -496,11 +547,15 @@ def _cause_of_shares(
     present = [term for term, factor in factors.items() if abs(factor) >= 1e-3 * largest]
     ranks = {r for r, _ in present}
     absent = sorted({r for r, _ in factors} - ranks)
-    if ranks == {_leader(module, rank)}:
-        return _OWN, "the gradient on each rank is that of its own batch"
-    if len(apart) == 1 and absent:
+    is_one = all(
+        abs(own[term]) < 1e-3 * largest for own in apart.values() for term in own
+        if term[0] in absent
+    )  # fmt: skip
+    if absent and is_one:
         listed = ", ".join(map(str, absent))
         return "another rank's gradient", f"the batch of rank {listed} has no share in it"
+    if ranks == {_leader(module, rank)}:
+        return _OWN, "the gradient on each rank is that of its own batch"
     missing = f"{len(factors) - len(present)} of {len(factors)} backward passes"
     return "not all reduced", f"{missing} have no share in it"
 
@@ -525,8 +580,6 @@ def _cause(
     expected: Expected,
 ) -> tuple[str, str, list[str]]:  # fmt: skip
     """The cause of one gradient, by how much it is off, and other causes of that factor."""
-    if name not in expected.exact:
-        return "gradient from elsewhere", "", []
     if held is None or not bool(held.any()):
         return "no gradient", "", []
     held, tolerance = held.double(), 4 * expected.tolerance[name]
@@ -539,6 +592,7 @@ def _cause(
     if _is_multiple(held, should, tolerance):
         off, causes = _causes_of_factor(case.module, name, ratio(held, should), expected)
         others = [cause for cause in causes if cause == "times microbatches"]
+    causes[:0] = ["shards summed"] * _are_shards_equal(case.module, name, number)
     tied = {own for tie in case.ties for own, *_ in tie.partners(case.module.key)}
     causes[:0] = ["tied weights apart"] * (name in tied)
     before = None
@@ -549,6 +603,14 @@ def _cause(
             causes.insert(0, cause)
     causes[:0] = _causes_of_one_batch(case.module, name, held, rank, expected)
     return causes[0], off, others
+
+
+def _are_shards_equal(module: DistributedModule, name: str, number: int) -> bool:
+    """Whether ranks that hold different parts of a gradient hold the same values."""
+    parts = [module.update(rank, number).before_clipping.get(name) for rank in module.records]
+    own = [part.local for part in parts if part and part.shape != part.local.shape]
+    is_same = len({part.shape for part in own}) == 1 and len(own) == len(parts)
+    return is_same and not any(are_apart(own[0], other) for other in own)
 
 
 def _causes_of_one_batch(

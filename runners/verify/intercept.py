@@ -158,6 +158,7 @@ class Interceptor:
             ("_exit", part(_exit, os.getpid()), os),
             ("compile", self._compile, torch),
             ("compile", self._compile, nn.Module),
+            ("to_local", self._to_local, DTensor),
             ("unscale_", _notifying(watch.before_unscale), torch.amp.GradScaler),
             ("scale", _notifying(watch.loss_is_scaled), torch.amp.GradScaler),
             ("checkpoint", self._checkpoint, torch.utils.checkpoint),
@@ -240,6 +241,11 @@ class Interceptor:
             at = f"log_softmax ({place()}) inside loss_parallel (pytorch/pytorch#190746)"
             self._watch.refuse(at)
         return value
+
+    def _to_local(self, original: _Function, /, tensor: DTensor, *args: Any, **kwargs: Any) -> Any:
+        if is_script(_caller()):
+            self._watch.part_is_read(tensor)
+        return original(tensor, *args, **kwargs)
 
     def _clip(self, name: str, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
         if not self._watch.is_recording:

@@ -338,6 +338,7 @@ class RankRecording:
     lost: list[str] = field(default_factory=list)  # those of `cuts` that the loss multiplies by
     cuts: list[str] = field(default_factory=list)  # calls that pass no gradient back
     no_grad: dict[str, NoGradPasses] = field(default_factory=dict)  # by name of the module
+    part_read: str = ""  # the line that reads the local part of a sharded gradient
     without_group: str = ""  # the line of the first pass before a process group was made
     broken: str = ""  # an error of the tool's own, which ended the recording
 

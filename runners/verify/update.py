@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -71,11 +71,7 @@ def is_clipped_by_hand(case: ModuleCase, number: int, before: str) -> bool:
     if not factors[number]:
         return False
     case.verdict.has_clipped = True
-    update = module.update(rank, number)
-    if not _are_near(*factors[number].values()):
-        listed = [f"{own:.4g} (rank {r})" for r, own in list(factors[number].items())[:4]]
-        says, place = f"ranks scale their gradients by {', '.join(listed)}", update.step_place
-        case.find("norm of a part", says, place or update.backward_place, [], rank, number)
+    if find_unequal_factors(case, factors[number], number):
         return True
     true = [[_norm(some, n, before) for n in numbers] for some in ([module], case.modules)]
     summed = _summed_norms([module.update(rank, n).sums for n in numbers])
@@ -91,6 +87,18 @@ def is_clipped_by_hand(case: ModuleCase, number: int, before: str) -> bool:
     elif are_true == {False}:
         _find_wrong_norm(case, fits[0][2], true[0][number], fits[0][1], rank, number)
     return len(are_true) == 1
+
+
+def find_unequal_factors(case: ModuleCase, factors: Mapping[int, float], number: int) -> bool:
+    """Whether ranks (their factors by rank) scale one gradient differently; adds a finding."""
+    if not factors or _are_near(*factors.values()):
+        return False
+    rank = case.module.first_rank
+    update = case.module.update(rank, number)
+    listed = [f"{own:.4g} (rank {r})" for r, own in list(factors.items())[:4]]
+    says, place = f"ranks scale their gradients by {', '.join(listed)}", update.step_place
+    case.find("norm of a part", says, place or update.backward_place, [], rank, number)
+    return True
 
 
 def _summed_norms(

@@ -42,7 +42,7 @@ _GUARDED = (
     "forward_begins", "before_ddp", "record_without_grad", "forward_ends", "_gradient_arrives",
     "backward_begins", "backward_ends", "stage_reduced", "backward_is_split", "keep_gradients",
     "gradients_clipped", "before_unscale", "before_zero_grad", "scheduler_steps", "before_step",
-    "loss_is_scaled", "_keep_step", "checkpoint_read", "_finish",
+    "part_is_read", "loss_is_scaled", "_keep_step", "checkpoint_read", "_finish",
 )  # fmt: skip
 
 
@@ -375,6 +375,14 @@ class Watch:
         """Keep gradients before anything but a backward pass changes them."""
         for root, update in self._pending():
             update.before_clipping = update.before_clipping or root.gradients()
+
+    def part_is_read(self, tensor: DTensor) -> None:
+        """The script reads the local part of a tensor, which may be a gradient."""
+        is_read = self.is_idle and any(
+            own.grad is tensor for root, _ in self._pending() for own in root.parameters.values()
+        )
+        if is_read and self.is_recording and not self.recording.part_read:
+            self.recording.part_read = place()
 
     def gradients_clipped(self, clip: records.Clip, gradients: list[Tensor], total: Any) -> None:
         """Add a clip, with names and total norm, to the update of each root that it clipped."""

@@ -115,7 +115,10 @@ def command(trace: Watched) -> Markup:
 
 def strip_of_tensors(trace: Watched, name: str) -> DrawnFigure:
     """A figure of a script's tensors, for a wide page and for a phone."""
-    says = _in_words(trace)
+    num = Counter(tensor.state for tensor in trace.tensors)
+    counted = ", ".join(f"{num[state]} {word}" for state, word in STATES.items() if num[state])
+    says = f"{num.total()} tensors, in the order of the model."
+    says += f" The first that differs: {trace.first.name}." if trace.first else ""
     bars = [
         Bar(tensor.name, f"{tensor.name}: {tensor.state}", _times(tensor))
         for tensor in trace.tensors
@@ -123,25 +126,19 @@ def strip_of_tensors(trace: Watched, name: str) -> DrawnFigure:
     state = DrawnState(partial(strip, bars, "what rounding allows"), says)
     svg = state.svg(name, "The strip of tensors")
     caption = Markup(
-        "{} A bar is the largest error of a gradient or of its update, over what rounding allows, "
+        "A bar is the largest error of a gradient or of its update, over what rounding allows, "
         "on a logarithmic axis; a short dashed box was not compared. Gradients are compared up to "
         "the factor that most of them share, which the weights of the loss judge."
-    ).format(label(says))
-    title = Markup("Each tensor beside that of one process")
+    )
+    title = Markup("Each tensor beside that of one process: {}").format(label(counted))
     return DrawnFigure(FigureOnPage(name, title, caption, "", Picture(drawings=svg), []))
-
-
-def _in_words(trace: Watched) -> str:
-    num = Counter(tensor.state for tensor in trace.tensors)
-    counted = ", ".join(f"{num[state]} {word}" for state, word in STATES.items() if num[state])
-    named = f" The first that differs: {trace.first.name}." if trace.first else ""
-    return f"{num.total()} tensors in the order of the model: {counted}.{named}"
 
 
 def tensors(trace: Watched) -> Table:
     """A row for each tensor of a watched script: shape, errors, what is allowed, and verdict."""
+    has_steps = any(tensor.step for tensor in trace.tensors)
     titles = ["Tensor", "#Shape", "#Error of the gradient", "#Rounding allows",
-              "#Error of the update", "Verdict"]  # fmt: skip
+              *["#Error of the update"] * has_steps, "Verdict"]  # fmt: skip
     css = {"agrees": "pb-holds", "differs": "pb-does-not-hold"}
     code, verdict = Markup("<code>{}</code>"), Markup('<span class="pb-verdict {}">{}</span>')
     rows = [
@@ -150,7 +147,7 @@ def tensors(trace: Watched) -> Table:
             label(" × ".join(map(str, tensor.shape)) or "scalar"),
             _error(tensor.gradient),
             label(_number(tensor.gradient.allowed) if tensor.gradient else "–"),
-            _error(tensor.step),
+            *[_error(tensor.step)] * has_steps,
             verdict.format(css.get(tensor.state, ""), tensor.state),
         ]
         for tensor in trace.tensors
