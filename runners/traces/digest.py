@@ -2,7 +2,9 @@
 
 It covers the syntax tree of the experiment's file, with all experiments that this declares, of
 every module of ours that a run imports, from `ENTRIES` on, and the texts of `content/` that these
-name; `LEFT_OUT` says of the others why not. Comments, docstrings, the sizes of a try, and which
+name; `LEFT_OUT` says of the others why not. A module of imports alone passes names on: a digest
+has the file that they come from, and not that module. An import of ours that it cannot follow is an
+error, since an edit behind it would leave a stale trace valid. Comments, docstrings, the sizes of a try, and which
 file holds what is imported are left out: none of them changes a result. Programs that an experiment
 finds by a pattern, one a run, have a digest each, of their whole text, also where a `wrong.yml`
 states it as a difference: a new one, or a changed one, leaves the runs of the others as they are.
@@ -15,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from proofbook.runners.core.trace.schema import digest_of
 from proofbook.runners.system.book import ROOT, experiment_files, is_plain
@@ -28,7 +30,8 @@ ENTRIES = (
     "runners/core/measuring/measure.py",
     "runners/core/measuring/launcher.py",
 )
-OURS = "proofbook.runners"
+# The packages of ours whose code may change what a run or a plan records.
+ROOTS = ("runners", "companions")
 # Modules, and packages for all of theirs, that cannot change a value that a run or a plan records.
 # What only they import is left out with them.
 LEFT_OUT = {
@@ -43,9 +46,8 @@ LEFT_OUT = {
     "runners.traces.files": "writes what was recorded, and reads it back as it was",
     "runners.traces.summary": "words what was recorded",
 }
-_NAMED = re.compile(
-    rb"""["'](proofbook\.runners(?:\.\w+)+)["']"""
-)  # a module, to import by its name
+# A module, to import by its name.
+_NAMED = re.compile(rf"""["'](proofbook\.(?:{"|".join(ROOTS)})(?:\.\w+)+)["']""".encode())
 # The fields of a node that hold statements.
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
@@ -60,6 +62,8 @@ class _Read(NamedTuple):
     content: bytes  # code that can change a result, without imports
     imports: frozenset[_Import] = frozenset()  # of ours
     programs: tuple[str, ...] = ()  # of `content/`, named whole or by a pattern with an asterisk
+    passes_on: bool = False  # it has imports alone, and perhaps `__all__`
+    unfollowed: tuple[int, ...] = ()  # lines of imports of ours that lead to none of `ROOTS`
 
 
 @cache
@@ -77,8 +81,29 @@ def _parsed(text: bytes) -> _Read:
         return _Read(text)
     programs = _programs(tree) if b"content/" in text else ()
     imports = {("", name.decode(), "") for name in _NAMED.findall(text)}
+    unfollowed = tuple(node.lineno for node in ast.walk(tree) if _is_unfollowed(node))
     _strip(tree, imports)
-    return _Read(dumped(tree).encode(), frozenset(imports), programs)
+    passes_on = all(map(_is_list_of_names, tree.body))
+    return _Read(dumped(tree).encode(), frozenset(imports), programs, passes_on, unfollowed)
+
+
+def _is_followed(module: str) -> bool:
+    first, _, rest = module.partition(".")
+    return first == "proofbook" and rest.partition(".")[0] in ROOTS
+
+
+def _is_unfollowed(node: ast.AST) -> TypeGuard[ast.stmt]:
+    """Whether a node imports ours by a path from here, or from elsewhere than `ROOTS`."""
+    if isinstance(node, ast.ImportFrom):
+        modules = [f"proofbook{'.' * node.level}" if node.level else str(node.module)]
+    else:
+        modules = [to.name for to in node.names] if isinstance(node, ast.Import) else []
+    return any(m.partition(".")[0] == "proofbook" and not _is_followed(m) for m in modules)
+
+
+def _is_list_of_names(statement: ast.stmt) -> bool:
+    """Whether a statement is the list of names that a module gives."""
+    return isinstance(statement, ast.Assign) and ast.unparse(statement.targets) == "__all__"
 
 
 def _strip(node: ast.AST, imports: set[_Import]) -> None:
@@ -89,9 +114,9 @@ def _strip(node: ast.AST, imports: set[_Import]) -> None:
         kept = []
         for place, statement in enumerate(block if isinstance(block, list) else ()):
             match statement:
-                case ast.ImportFrom(module=str(module)) if module.startswith(OURS):
+                case ast.ImportFrom(module=str(module)) if _is_followed(module):
                     imports |= {(to.asname or to.name, module, to.name) for to in statement.names}
-                case ast.Import(names=names) if names[0].name.startswith(OURS):
+                case ast.Import(names=names) if _is_followed(names[0].name):
                     imports |= {(to.asname or "", to.name, "") for to in names}
                 case ast.Assign(targets=[ast.Name(id="TRIED_WITH")]):
                     pass  # what an experiment declares for tries alone
@@ -144,13 +169,23 @@ def _source(module: str, name: str) -> tuple[str, Path | None]:
     if name and _file_of(f"{module}.{name}"):
         module, name = f"{module}.{name}", ""
     is_left_out = any(f"{module}.".startswith(f"proofbook.{left}.") for left in LEFT_OUT)
-    return name, None if is_left_out else _file_of(module)
+    file = None if is_left_out else _file_of(module)
+    if file and (parts := _read(file)).passes_on:
+        for called, *source in parts.imports:
+            if called == name:
+                return _source(*source)
+    return name, file
 
 
 @cache
 def _followed(path: Path) -> frozenset[Path]:
     """The files that a file leads to: its packages, the modules that it imports, and texts."""
     parts = _read(path)
+    for line in parts.unfollowed:
+        roots = " or ".join(f"proofbook.{root}" for root in ROOTS)
+        raise FixableError(
+            f"{path}:{line}: no digest follows this import; import names from {roots}"
+        )
     modules = {file for _, *source in parts.imports if (file := _source(*source)[1])}
     texts = (ROOT / name for name in parts.programs if "*" not in name)
     packages = (folder / "__init__.py" for folder in path.parents if folder.is_relative_to(ROOT))
