@@ -2,12 +2,12 @@
 
 It covers the syntax tree of the experiment's file, with all experiments that this declares, of
 every module of ours that a run imports, from `ENTRIES` on, and the texts of `content/` that these
-name; `LEFT_OUT` says of the others why not. A module of imports alone passes names on: a digest
-has the file that they come from, and not that module. An import of ours that it cannot follow is an
-error, since an edit behind it would leave a stale trace valid. Comments, docstrings, the sizes of a try, and which
-file holds what is imported are left out: none of them changes a result. Programs that an experiment
-finds by a pattern, one a run, have a digest each, of their whole text, also where a `wrong.yml`
-states it as a difference: a new one, or a changed one, leaves the runs of the others as they are.
+name; `LEFT_OUT` says of the others why not. Comments, docstrings, the sizes of a try, and which
+file holds what is imported are left out: none of them changes a result. A module of imports alone
+passes names on, and is not covered itself. An import of ours that leads to none of `ROOTS` is an
+error: an edit behind it would leave a stale trace valid. Programs that an experiment finds by a
+pattern, one a run, have a digest each, of their whole text, also where a `wrong.yml` states it as
+a difference: a new one, or a changed one, leaves the runs of the others as they are.
 """
 
 import ast

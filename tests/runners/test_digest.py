@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from proofbook.runners.system import book
+from proofbook.runners.system.errors import FixableError
 from proofbook.runners.traces import digest
 from proofbook.runners.traces.differences import wrong_programs
 from proofbook.runners.traces.files import read
@@ -71,6 +72,42 @@ def test_the_code_that_measures_changes_it_however_it_is_imported(digest_of, tmp
         (tmp_path / "runners" / "core" / "meters" / "memory.py").write_text(text)
         found.append(digest_of(CODE))
     assert found[0] == found[1] != found[2]
+
+
+DOOR = 'from proofbook.runners.training.teacher import teach as teach\n__all__ = ["teach"]\n'
+
+
+def test_names_are_followed_through_a_module_of_imports_alone(digest_of, tmp_path):
+    direct = digest_of(CODE)
+    door = tmp_path / "runners" / "door.py"
+    by_door = CODE.replace("runners.training.teacher import", "runners.door import")
+    door.write_text(DOOR)
+    assert digest_of(by_door) == direct
+    assert digest_of(by_door, teacher="def teach(): return 2\n") != direct
+    assert door not in digest.covered_files(tmp_path / "runners" / "experiments" / "one.py")
+    door.write_text(f"{DOOR}teach = lambda: 3\n")  # which does more than pass it on
+    assert digest_of(by_door) != direct
+
+
+@pytest.mark.parametrize("root", digest.ROOTS)
+def test_code_in_every_root_is_covered(digest_of, tmp_path, root):
+    path = tmp_path / root / "mine" / "law.py"
+    path.parent.mkdir(parents=True)
+    path.write_text("LAW = 1\n")
+    code = f"from proofbook.{root}.mine.law import LAW\n{CODE}"
+    before = digest_of(code)
+    path.write_text("LAW = 2\n")
+    assert digest_of(code) != before
+
+
+@pytest.mark.parametrize(
+    "imports",
+    ["from proofbook.generator import x", "from proofbook import runners", "from . import other",
+     "import proofbook.generator.values", "from .training.teacher import teach"],
+)  # fmt: skip
+def test_an_import_of_ours_that_no_digest_follows_is_refused_with_its_line(digest_of, imports):
+    with pytest.raises(FixableError, match=r"one\.py:2: no digest follows this import"):
+        digest_of(CODE.replace("\nfrom", f"\n{imports}\nfrom", 1))
 
 
 def test_another_name_of_a_module_and_a_name_of_another_module_change_it(digest_of, tmp_path):
