@@ -103,7 +103,9 @@ def _is_unfollowed(node: ast.AST) -> TypeGuard[ast.stmt]:
 
 def _is_list_of_names(statement: ast.stmt) -> bool:
     """Whether a statement is the list of names that a module gives."""
-    return isinstance(statement, ast.Assign) and ast.unparse(statement.targets) == "__all__"
+    return isinstance(statement, ast.Assign) and [*map(ast.unparse, statement.targets)] == [
+        "__all__"
+    ]
 
 
 def _strip(node: ast.AST, imports: set[_Import]) -> None:

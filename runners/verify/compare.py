@@ -585,7 +585,9 @@ def _cause(
     held, tolerance = held.double(), 4 * expected.tolerance[name]
     should = expected.exact[name] * (fit.common or 1 / expected.num_batches)
     off = f"{distance(held, should) / max(should.norm().item(), 1e-300):.1%} of its norm"
-    causes = ["part of the sum" if case.module.is_tensor_parallel else "gradient differs"]
+    causes = ["gradient differs"]
+    if case.module.is_tensor_parallel:
+        causes = [inputs.cause_of_part(case.module, number)]
     others = list[str]()
     if case.unpreserved or case.cut:
         causes = ["recomputation" if case.unpreserved else "gather cuts"]

@@ -36,6 +36,12 @@ class ModuleCase:
     is_replayed: bool = False  # the replay computes outputs of the recorded shapes
 
     @property
+    def counted_again(self) -> set[tuple[str, str]]:
+        """Keys and names of weights that another stage has, too."""
+        kept = (tie for tie in self.ties if tie.is_kept and tie.modules[0] is not tie.modules[1])
+        return {(tie.modules[1].key, tie.names[1]) for tie in kept}
+
+    @property
     def eps(self) -> float:
         """The eps of the coarsest dtype of the module."""
         return max(record.eps for record in self.module.records.values())
@@ -218,7 +224,7 @@ def compare_replicas(case: ModuleCase, number: int, attribute: str = "parameters
     kind, least = "parameters", 0.0
     known = set[tuple[tuple[int, int], str]]()  # that the script has changed after the reduction
     if attribute == "used":
-        cause, kind = "part of the sum", "gradients"
+        cause, kind = cause_of_part(module, number), "gradients"
         least = _SAME_GRADIENTS * max(
             (
                 float(part.local.norm()) for rank in module.records
@@ -228,9 +234,6 @@ def compare_replicas(case: ModuleCase, number: int, attribute: str = "parameters
         )  # fmt: skip
         reduced = _copies(module, number, "after_backward")
         known |= {(ranks, name) for ranks, name, a, b in reduced if not are_apart(a, b)}
-        drawn = {tuple(f.seed for f in module.update(r, number).forwards) for r in module.records}
-        if case.module.is_tensor_parallel and len(drawn) > 1:
-            cause = "unequal random numbers"
     apart: dict[tuple[int, int], dict[str, float]] = {}
     for ranks, name, own, other in _copies(module, number, attribute):
         is_same = (ranks, name) in known or distance(own, other) <= least
@@ -249,6 +252,14 @@ def compare_replicas(case: ModuleCase, number: int, attribute: str = "parameters
             case.find(cause, says, place, [*names], rank, number)
             return
         case.skip(f"{next(iter(names))}: ranks {peer} and {rank} hold other parts, or one is wrong")
+
+
+def cause_of_part(module: DistributedModule, number: int) -> str:
+    """The cause of a gradient that ranks which share a batch have only in part."""
+    passes = (module.update(rank, number).forwards for rank in module.records)
+    has_other = len({tuple(forward.seed for forward in own) for own in passes}) > 1
+    is_drawn_apart = module.is_tensor_parallel and has_other
+    return "unequal random numbers" if is_drawn_apart else "part of the sum"
 
 
 def _is_whole(parts: Mapping[str, records.LocalPart], name: str) -> bool:

@@ -243,8 +243,9 @@ class Interceptor:
         return value
 
     def _to_local(self, original: _Function, /, tensor: DTensor, *args: Any, **kwargs: Any) -> Any:
-        if is_script(_caller()):
-            self._watch.part_is_read(tensor)
+        if is_script(caller := _caller()):
+            in_step = isinstance(caller.f_locals.get("self"), Optimizer)
+            self._watch.part_is_read(tensor, in_step=in_step)
         return original(tensor, *args, **kwargs)
 
     def _clip(self, name: str, original: _Function, /, *args: Any, **kwargs: Any) -> Any:

@@ -293,6 +293,7 @@ class RootRecord:
     refused: str = ""  # why it cannot be compared
     unowned: list[str] = field(default_factory=list)  # parameters that no optimizer has
     takes_parts: bool = False  # of sequences, as a plan says
+    steps_on_parts: str = ""  # the line of an optimizer that reads parts of sharded gradients
     backwards: int = 0  # of this rank while it was watched
     left_behind: str = ""  # the line that read an optimizer's state, which its optimizer lacked
     updates: list[UpdateRecord] = field(default_factory=list)

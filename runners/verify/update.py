@@ -73,7 +73,7 @@ def is_clipped_by_hand(case: ModuleCase, number: int, before: str) -> bool:
     case.verdict.has_clipped = True
     if find_unequal_factors(case, factors[number], number):
         return True
-    true = [[_norm(some, n, before) for n in numbers] for some in ([module], case.modules)]
+    true = [[_norm(case, some, n, before) for n in numbers] for some in ([module], case.modules)]
     summed = _summed_norms([module.update(rank, n).sums for n in numbers])
     fits = [
         (limit, place, norms[number])
@@ -142,10 +142,12 @@ def _shrinking_factors(
     return factors if is_smaller and min(factors.values()) < 1 else {}
 
 
-def _norm(modules: Modules, number: int, attribute: str) -> float:
-    known = (module for module in modules if number < module.num_updates)
-    wholes = [module.whole(number, module.first_rank, attribute) for module in known]
-    return norm_of(tensor for whole in wholes for tensor in whole.values())
+def _norm(case: ModuleCase, modules: Modules, number: int, attribute: str) -> float:
+    """The norm of all modules' gradients; of a weight that two stages share, once."""
+    known = [module for module in modules if number < module.num_updates]
+    again = case.counted_again if len(known) > 1 else set()
+    wholes = [(m.key, m.whole(number, m.first_rank, attribute)) for m in known]
+    return norm_of(own for key, w in wholes for n, own in w.items() if (key, n) not in again)
 
 
 def _are_near(*numbers: float) -> bool:
@@ -206,7 +208,12 @@ def _whole_norm(case: ModuleCase, clip: Clip, number: int, rank: int, own: Tenso
             scale = other.update(peer, number).scale
         is_part = is_stage and other.first.stage is not None
         for name, gradient in whole.items():
-            if gradient is not None and (is_part or (other.key, name) in clip.names):
+            is_again = is_part and (other.key, name) in case.counted_again
+            if (
+                gradient is not None
+                and not is_again
+                and (is_part or (other.key, name) in clip.names)
+            ):
                 gradients.append(gradient.double() / scale)
     return norm_of(gradients, clip.norm_type)
 
@@ -255,7 +262,8 @@ def find_unmoved(case: ModuleCase) -> None:
     module, rank = case.module, case.module.first_rank
     unowned_by = [set(record.unowned) for record in module.records.values()]
     nowhere, last = set.intersection(*unowned_by), module.num_updates - 1
-    if any(names != nowhere for names in unowned_by):
+    are_apart_owners = any(names != nowhere for names in unowned_by)
+    if are_apart_owners:
         why = "the update (the optimizers of ranks hold different parameters)"
         case.skip(why, is_lasting=True)
     trained = set[str]()
@@ -277,6 +285,10 @@ def find_unmoved(case: ModuleCase) -> None:
         if len(nowhere) == len(end):
             cause, says = "optimizer before sharding", "the optimizer has none of its parameters"
         case.find(cause, says, place, unowned, rank, 0)
+    sent = [name for name in still if are_apart_owners and name not in nowhere]
+    if sent:
+        says = f"no element moved in {last + 1} updates, though the optimizer of a rank has it"
+        case.find("sent unmoved", says, place, sent, None, 0)
     coarse = [
         name for name in still
         if name in settings and float(settings[name][1].get("lr", 0.0)) > 0
@@ -360,7 +372,11 @@ class OptimizerReplay:
                 own = {k.split()[1]: v for k, v in state.items() if k.startswith(f"{name} ")}
                 self._optimizers[name] = _optimizer_of_one(kind, settings, start, own)
             if (optimizer_of_one := self._optimizers[name]) is None:
-                self._skip(f"a step of {kind.removeprefix('own ')} is not repeated")
+                why = f"a step of {kind.removeprefix('own ')} is not repeated"
+                if where := self._module.first.steps_on_parts:
+                    why += f"; it computes from shards ({where}): right for each element by itself"
+                    why += ", and wrong for what needs whole matrices, as Muon does"
+                self._skip(why)
                 continue
             optimizer, parameter = optimizer_of_one
             with torch.no_grad():

@@ -376,13 +376,15 @@ class Watch:
         for root, update in self._pending():
             update.before_clipping = update.before_clipping or root.gradients()
 
-    def part_is_read(self, tensor: DTensor) -> None:
+    def part_is_read(self, tensor: DTensor, *, in_step: bool) -> None:
         """The script reads the local part of a tensor, which may be a gradient."""
-        is_read = self.is_idle and any(
-            own.grad is tensor for root, _ in self._pending() for own in root.parameters.values()
-        )
-        if is_read and self.is_recording and not self.recording.part_read:
-            self.recording.part_read = place()
+        for root, _ in self._pending() if self.is_recording and self.is_idle else ():
+            if not any(own.grad is tensor for own in root.parameters.values()):
+                continue
+            if in_step:
+                root.record.steps_on_parts = place()
+            elif not self.recording.part_read:
+                self.recording.part_read = place()
 
     def gradients_clipped(self, clip: records.Clip, gradients: list[Tensor], total: Any) -> None:
         """Add a clip, with names and total norm, to the update of each root that it clipped."""

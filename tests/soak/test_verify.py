@@ -8,9 +8,33 @@ import pytest
 
 from tests.processes import python
 from tests.verify.ranks import PROGRAMS, verified
-from tests.verify.test_verify import OF_A_LAUNCH, STOP, assert_judged
+from tests.verify.test_verify import CONTEXT, OF_A_LAUNCH, STOP, assert_judged
 
 pytestmark = [pytest.mark.soak, pytest.mark.ranks]
+FAULTS = {
+    "both": "sum over ranks and microbatches",
+    "parts_twice": "divided by microbatches twice",
+    "means": "mean of means over microbatches",
+    "last": "unequal weights over microbatches",
+    "reduced_each": "unequal weights over microbatches",
+    "sent": "another rank's gradient",
+    "late": "previous gradient",
+    "times": "times ranks",
+    "divided": "divided by ranks",
+    "expert_divided": "expert divided by ranks",
+    "norm_divided": "norm divided by ranks",
+    "some_parts": "times microbatches",
+    "other": "other factor",
+    "top": "gradient differs",
+    "shards_alone": "replicas left out",
+    "scaled": "not unscaled",
+    "clips": "clipped between microbatches",
+    "unused": "unused parameters",
+    "twice": "ready twice",
+    "emptied": "update differs",
+    "layout": "outputs differ",
+    "tied": "tied weights apart",
+}
 AXES = (
     ("", "fsdp", "policy", "by_hand", "hsdp"),
     ("", "sgd", "two_optimizers"),
@@ -53,11 +77,17 @@ def test_no_drawn_right_program_raises_an_alarm(seed):
     assert compared["parameters_compared"] >= 0.8 * compared["parameters"], json.dumps(report)
 
 
-ON_FOUR = {"hsdp_norm", "sequence_ranks_left_out"}
+ON_FOUR = {"hsdp_norm", "sequence_ranks_left_out", "shards_alone"}
 HELD_OUT, GPU, CPU = "../held_out", "../gpu", (*STOP, "--cpu")
 BESIDE = "the script reduces in its own way (modules.py:"
 # As in the gate's table, of causes that the gate sees in other programs.
 JUDGED = [
+    *(("faults.py", way, STOP, 1, cause, "") for way, cause in FAULTS.items()),
+    ("faults.py", "whole_matrices", STOP, 3, None, "it computes from shards (faults.py:"),
+    *(("divided.py", f"{way} {depth}", STOP, 0, None, "")
+      for way in ("stages", "stages_interleaved") for depth in (1, 20, 60)),
+    *(("divided.py", way, (*STOP, *CONTEXT), 0, None, "")
+      for way in ("context_ring", "context_heads")),
     ("mesh.py", "fsdp sequence", STOP, 0, None, ""),
     ("mesh.py", "ddp", STOP, 0, None, ""),
     *(("modules.py", way, STOP, 0, None, "") for way in

@@ -103,6 +103,10 @@ JUDGED = [
     ("divided.py", "experts wrong", ("--against", "divided:experts"), 1, "expert times ranks", ""),
     ("divided.py", "context", CONTEXT, 0, None, ""),
     ("divided.py", "context wrong", CONTEXT, 1, "mean of means over ranks", ""),
+    ("divided.py", "context cut", CONTEXT, 1, "gather cuts", ""),
+    ("faults.py", "masks", (), 1, "unequal random numbers", ""),
+    ("faults.py", "own_norm", (), 1, "norm of a part", "ranks scale their gradients by"),
+    ("faults.py", "shards_summed", (), 1, "shards summed", ""),
     ("language.py", "dropout one_seed", (), 3, None, "ranks 0 and 1 draw the same ones"),
 ]  # fmt: skip
 

@@ -1,9 +1,11 @@
 """Programs divided by hand, for `verify`; the first argument says how.
 
-`experts` under the same names on each rank, `experts_global` under the numbers of all; `context`:
-each rank has half of each sequence; `stages`: a pipeline whose stages are nested deeply. A second
-argument, `wrong`: gradients of experts, or losses of microbatches, are not divided; each half takes
-the mean over its own labels.
+`experts` under the same names on each rank, `experts_global` under the numbers of all; `context`,
+`context_ring`, `context_heads`: each rank has a part of each sequence, and keys and values are
+gathered, sent around, or exchanged for heads; `stages`, `stages_interleaved`: a pipeline whose
+stages are nested deeply, or as deeply as a number says. A second argument, `wrong`: gradients of
+experts, or losses of microbatches, are not divided; each part takes the mean over its own labels;
+`cut`: gathered without a gradient.
 """
 
 import sys
@@ -13,7 +15,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed._functional_collectives import all_gather_tensor_autograd
 from torch.distributed._functional_collectives import all_to_all_single_autograd as all_to_all
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 from torch.nn import functional
 
 WIDTH, EXPERTS, CLASSES, LENGTH = 16, 4, 5, 8
@@ -64,8 +66,25 @@ class Experts(nn.Module):
         return self.out(x + back[order.argsort()] * odds[:, None])
 
 
+class Shift(torch.autograd.Function):
+    """To the next rank; the gradient goes back."""
+
+    @staticmethod
+    def forward(_, x, by=1):
+        rank, ranks, received = dist.get_rank(), dist.get_world_size(), torch.empty_like(x)
+        sends = dist.P2POp(dist.isend, x.contiguous(), (rank + by) % ranks)
+        receives = dist.P2POp(dist.irecv, received, (rank - by) % ranks)
+        for work in dist.batch_isend_irecv([sends, receives]):
+            work.wait()
+        return received
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return Shift.forward(ctx, gradient, -1)
+
+
 class Attention(nn.Module):
-    """Attention of a half of each sequence to all of it, whose keys are gathered."""
+    """Attention of a part of each sequence to all of it, by two heads."""
 
     def __init__(self, ranks=1):
         super().__init__()
@@ -73,11 +92,33 @@ class Attention(nn.Module):
         self.out = nn.Linear(WIDTH, CLASSES)
 
     def forward(self, x):
-        q, k, v = self.qkv(x).chunk(3, -1)
-        if self.ranks > 1:
-            both = torch.stack([k, v]).transpose(0, 2).contiguous()
-            k, v = all_gather_tensor_autograd(both, 0, dist.group.WORLD).transpose(0, 2)
-        return self.out(functional.scaled_dot_product_attention(q, k, v))
+        qkv = self.qkv(x).unflatten(-1, (3, 2, -1)).permute(2, 3, 0, 1, 4)  # of q, k, v; heads
+        if self.ranks > 1 and WAY == "context_heads":
+            qkv = self.exchange(qkv.transpose(0, 1)).movedim(0, -3).flatten(-3, -2)
+            mixed = functional.scaled_dot_product_attention(*qkv)
+            mixed = self.exchange(mixed.unflatten(1, (self.ranks, -1)).movedim(1, 0))
+        else:
+            q, keys = qkv[0], self.of_all_ranks(qkv[1:]) if self.ranks > 1 else qkv[1:]
+            mixed = functional.scaled_dot_product_attention(q, *keys)
+        return self.out(mixed.permute(1, 2, 0, 3).flatten(-2))
+
+    def exchange(self, parts):
+        """Part i of this rank goes to rank i."""
+        return all_to_all(parts.contiguous(), None, None, dist.group.WORLD)
+
+    def of_all_ranks(self, keys):
+        """Keys and values of the whole sequence, in some order."""
+        if WAY == "context_ring":
+            held = [keys]
+            for _ in range(self.ranks - 1):
+                held.append(Shift.apply(held[-1]))
+            return torch.cat(held, -2)
+        first = keys.movedim(-2, 0).contiguous()
+        if "cut" in MORE:
+            held = [torch.empty_like(first) for _ in range(self.ranks)]
+            dist.all_gather(held, first)
+            return torch.cat(held).movedim(0, -2)
+        return all_gather_tensor_autograd(first, 0, dist.group.WORLD).movedim(0, -2)
 
 
 def experts():
@@ -119,11 +160,21 @@ def train(rank, ranks):
 
 
 def train_stages(rank, ranks):
-    """Five updates of a pipeline, whose stage is a block in blocks."""
-    module = nn.Sequential(Block(depth=8), *[nn.Linear(WIDTH, CLASSES)] * (rank + 1 == ranks))
-    stage = PipelineStage(module, rank, ranks, torch.device("cpu"))
-    schedule = Schedule1F1B(stage, 4, functional.cross_entropy, scale_grads="wrong" not in MORE)
-    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-2)
+    """Five updates of a pipeline, whose stages are blocks in blocks."""
+    depth = next((int(word) for word in MORE if word.isdigit()), 8)
+    each = 2 if "interleaved" in WAY else 1
+    head = nn.Linear(WIDTH, CLASSES)
+    parts = [
+        nn.Sequential(Block(depth), *[head] * (number + 1 == each * ranks))
+        for number in range(rank, each * ranks, ranks)
+    ]
+    stages = [
+        PipelineStage(part, rank + number * ranks, each * ranks, torch.device("cpu"))
+        for number, part in enumerate(parts)
+    ]
+    kind, held = (Schedule1F1B, stages[0]) if each == 1 else (ScheduleInterleaved1F1B, stages)
+    schedule = kind(held, 4, functional.cross_entropy, scale_grads="wrong" not in MORE)
+    optimizer = torch.optim.AdamW([own for part in parts for own in part.parameters()], lr=1e-2)
     drawn = torch.Generator().manual_seed(0)
     for _ in range(5):
         x, y = torch.randn(8, WIDTH, generator=drawn), torch.randint(CLASSES, (8,), generator=drawn)
@@ -135,5 +186,5 @@ def train_stages(rank, ranks):
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     torch.manual_seed(0)
-    (train_stages if WAY == "stages" else train)(dist.get_rank(), dist.get_world_size())
+    (train_stages if "stages" in WAY else train)(dist.get_rank(), dist.get_world_size())
     dist.destroy_process_group()
