@@ -200,7 +200,8 @@ def stages():
 
 
 KINDS = {
-    sharded: "shards_summed shards_alone whole_matrices", wrapped: "emptied scaled clips unused twice",
+    sharded: "shards_summed shards_alone whole_matrices",
+    wrapped: "emptied scaled clips unused twice",
     divided: "masks layout", stages: "tied",
 }  # fmt: skip
 next((do for do, ways in KINDS.items() if WAY in ways.split()), microbatches)()
