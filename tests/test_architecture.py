@@ -26,7 +26,7 @@ FOR_THE_GENERATOR = (
 )  # fmt: skip
 NEED_TORCH = tuple(
     f"proofbook.runners.{room}" for room in (
-        "core.meters", "core.ranks", "training", "experiments", "simulate", "planner.simulated",
+        "core.meters", "core.ranks", "api.ranks", "training", "experiments", "simulate", "planner.simulated",
         "core.measuring.launcher", "session.peers", "cluster", "judging", "labs", "verify",
         "planner.command", "planner.program_template",
     )
@@ -110,7 +110,7 @@ def test_only_what_handles_tensors_needs_torch():
 ROOMS = {
     "generator": "content values printing figures items checks pages website export",
     "runners": "system core.system core.trace traces core.declared core.meters core.ranks session "
-    "core.measuring closed_forms training simulate planner cluster judging labs plain verify "
+    "core.measuring api closed_forms training simulate planner cluster judging labs plain verify "
     "commands experiments",
 }
 
@@ -138,6 +138,17 @@ def test_what_every_trace_covers_stands_in_the_core():
     entries = [ROOT / entry for entry in digest.ENTRIES]
     covered = set(digest.covered_files(*entries)) - {ROOT / "runners" / "__init__.py"}
     assert covered == {*(ROOT / "runners" / "core").rglob("*.py")}
+
+
+def test_the_syllabus_takes_from_the_rest_by_one_door():
+    """But for labs, whose experiment measures what graders say."""
+    beside = ("api", "closed_forms", "training", "experiments")
+    for room in ("closed_forms", "training", "experiments"):
+        for path in _sources(f"runners/{room}"):
+            taken = {name for name in _imports(path) if name.startswith("proofbook.runners.")}
+            others = {name for name in taken if name.split(".")[2] not in beside}
+            if path.name not in ("labs.py", "_programs.py"):
+                assert others == set(), path
 
 
 @pytest.mark.parametrize("package", ROOMS)

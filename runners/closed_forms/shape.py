@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from proofbook.runners.core.declared.settings import Count, RunSettings
-from proofbook.runners.core.trace.records import Layer, Model
+from proofbook.runners.api import Count, Layer, Model, RunSettings
 
 VOCABULARY = 256  # where a byte is a token
 FLOAT_BYTES = 4

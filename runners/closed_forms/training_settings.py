@@ -6,15 +6,15 @@ An experiment's settings inherit what they use: functions of `steps.py` read the
 from collections.abc import Mapping
 from typing import Literal, Self
 
-from proofbook.runners.core.declared.settings import (
+from proofbook.runners.api import (
     Count,
     Factor,
     FactorOrZero,
     FreeSettings,
     RunSettings,
+    Setting,
     closed_form,
 )
-from proofbook.runners.core.trace.schema import Setting
 
 
 class TeacherSettings(RunSettings):

@@ -7,9 +7,8 @@ without it too. No torch here: `runners/training/executed.py` executes them.
 
 from functools import partial
 
+from proofbook.runners.api import ROOT, Declaration
 from proofbook.runners.closed_forms.training_settings import ProgramSettings
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.system.book import ROOT
 from proofbook.runners.traces.programs import programs_matching
 
 

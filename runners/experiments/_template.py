@@ -8,9 +8,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, RunSettings, closed_form
-from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.api import Count, Declaration, RunSettings, closed_form
+from proofbook.runners.api.ranks import Rank
 
 
 def train(rank: Rank[Settings]) -> None:

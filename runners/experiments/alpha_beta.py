@@ -19,12 +19,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from proofbook.runners.api import Count, CountOrZero, Declaration, RunSettings, Setting
+from proofbook.runners.api.ranks import Rank, links
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, CountOrZero, RunSettings
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.system import links
-from proofbook.runners.core.trace.schema import Setting
 from proofbook.runners.training import delay
 from proofbook.runners.training.transfers import in_turns, join_group
 

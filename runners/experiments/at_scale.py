@@ -17,13 +17,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from proofbook.runners.api import Count, Declaration, Setting
+from proofbook.runners.api.ranks import FakeMemoryMeter, Rank, local, wait_until_idle
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, TransformerSettings, TransformerShape
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count
-from proofbook.runners.core.meters.memory import FakeMemoryMeter, local
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.system.gloo_threads import wait_until_idle
-from proofbook.runners.core.trace.schema import Setting
 from proofbook.runners.training.split import groups_of_a_kind, shard_blocks, split_transformer
 from proofbook.runners.training.transformer_model import SmallGPT, next_token_loss
 

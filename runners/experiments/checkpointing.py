@@ -18,13 +18,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
+from proofbook.runners.api import Count, Declaration, Factor, PassName, Setting
+from proofbook.runners.api.ranks import Rank, parameter_digest
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
 from proofbook.runners.closed_forms.training_settings import StackSettings
-from proofbook.runners.core.declared.experiment import Declaration, PassName
-from proofbook.runners.core.declared.settings import Count, Factor
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.ranks.recorder import parameter_digest
-from proofbook.runners.core.trace.schema import Setting
 from proofbook.runners.training.steps import sgd_steps, step_on_samples
 
 

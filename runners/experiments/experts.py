@@ -19,18 +19,17 @@ from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from proofbook.runners.closed_forms.shape import FLOAT_BYTES
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import (
+from proofbook.runners.api import (
     Count,
     CountOrZero,
+    Declaration,
     Factor,
     RunSettings,
+    Setting,
     Settled,
 )
-from proofbook.runners.core.meters.collectives import AxisMeter
-from proofbook.runners.core.ranks.rank import NUM_METERED_STEPS, Rank
-from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.api.ranks import NUM_METERED_STEPS, AxisMeter, Rank
+from proofbook.runners.closed_forms.shape import FLOAT_BYTES
 
 
 def _experts_by_place(settings: Settings, num_tokens: int) -> Tensor:

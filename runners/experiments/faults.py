@@ -32,14 +32,10 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.fsdp import fully_shard
 
+from proofbook.runners.api import Count, CountOrZero, Declaration, Factor, RunSettings, Setting
+from proofbook.runners.api.ranks import Rank, end_with, parameter_digest
 from proofbook.runners.closed_forms import checkpoint_interval as on_paper
 from proofbook.runners.closed_forms.training_settings import StackSettings
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, CountOrZero, Factor, RunSettings
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.ranks.recorder import parameter_digest
-from proofbook.runners.core.system.processes import end_with
-from proofbook.runners.core.trace.schema import Setting
 from proofbook.runners.training.networks import description
 from proofbook.runners.training.transfers import join_group
 

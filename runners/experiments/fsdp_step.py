@@ -15,12 +15,10 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from proofbook.runners.api import Count, Declaration, Factor, FactorOrZero, closed_form
+from proofbook.runners.api.ranks import Rank, local
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
 from proofbook.runners.closed_forms.training_settings import TeacherSettings
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, Factor, FactorOrZero, closed_form
-from proofbook.runners.core.meters.memory import local
-from proofbook.runners.core.ranks.rank import Rank
 from proofbook.runners.training import steps
 from proofbook.runners.training.networks import flat
 from proofbook.runners.training.teacher import Lesson, Samples

@@ -26,10 +26,8 @@ from torch._C._distributed_c10d import DebugLevel, ProcessGroup, set_debug_level
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, CountOrZero, Factor, RunSettings
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.trace.records import Death
+from proofbook.runners.api import Count, CountOrZero, Death, Declaration, Factor, RunSettings
+from proofbook.runners.api.ranks import Rank
 from proofbook.runners.training.steps import of_all_ranks
 from proofbook.runners.training.transfers import join_group
 

@@ -16,11 +16,9 @@ import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
+from proofbook.runners.api import Count, Declaration, Factor, RunSettings, Setting
+from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, Factor, RunSettings
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.trace.schema import Setting
 from proofbook.runners.training.networks import residual_mlp
 from proofbook.runners.training.steps import batch_of, shard_of, stack_for, validate
 from proofbook.runners.training.teacher import Samples, largest_feature

@@ -19,12 +19,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.functional import cross_entropy
 
+from proofbook.runners.api import Count, Declaration, Factor, RunSettings, Setting, Status
+from proofbook.runners.api.ranks import Rank, local
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, layer_parameters
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, Factor, RunSettings
-from proofbook.runners.core.meters.memory import local
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.trace.schema import Setting, Status
 from proofbook.runners.training.networks import description, grade, mlp
 from proofbook.runners.training.stages import back_through_stage, through_stage
 from proofbook.runners.training.steps import batch_of, replica_of, shard_layers, validate

@@ -21,13 +21,9 @@ import torch
 import torch.distributed as dist
 from torch.nn.utils import clip_grad_norm_
 
+from proofbook.runners.api import Count, Declaration, Factor, Seconds, Setting
+from proofbook.runners.api.ranks import NUM_METERED_STEPS, AxisMeter, Rank, local
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, TransformerSettings
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, Factor, Seconds
-from proofbook.runners.core.meters.collectives import AxisMeter
-from proofbook.runners.core.meters.memory import local
-from proofbook.runners.core.ranks.rank import NUM_METERED_STEPS, Rank
-from proofbook.runners.core.trace.schema import Setting
 from proofbook.runners.training.composed import Training, mesh_of
 from proofbook.runners.training.split import own_part
 from proofbook.runners.training.steps import of_all_ranks

@@ -16,13 +16,10 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
+from proofbook.runners.api import Count, CountOrZero, Declaration, RunSettings, Setting, Settled
+from proofbook.runners.api.ranks import Rank, links
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
 from proofbook.runners.closed_forms.steps import share_bytes
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, CountOrZero, RunSettings, Settled
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.system import links
-from proofbook.runners.core.trace.schema import Setting
 from proofbook.runners.training.transfers import join_group
 
 MEGABIT = 1_000_000

@@ -16,11 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from proofbook.runners.api import Count, Declaration, Factor, FactorOrZero, Setting, closed_form
+from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.training_settings import TeacherSettings
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, Factor, FactorOrZero, closed_form
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.trace.schema import Setting
 from proofbook.runners.training import steps
 from proofbook.runners.training.networks import (
     ResidualLayer,

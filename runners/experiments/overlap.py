@@ -22,19 +22,19 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import linear, mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
-from proofbook.runners.closed_forms.shape import FLOAT_BYTES
-from proofbook.runners.closed_forms.steps import ring_bytes
-from proofbook.runners.closed_forms.training_settings import StackSettings
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import (
+from proofbook.runners.api import (
     NUM_SETTLING_STEPS,
     Count,
+    Declaration,
     Factor,
+    Setting,
     Settled,
     closed_form,
 )
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.api.ranks import Rank
+from proofbook.runners.closed_forms.shape import FLOAT_BYTES
+from proofbook.runners.closed_forms.steps import ring_bytes
+from proofbook.runners.closed_forms.training_settings import StackSettings
 from proofbook.runners.training.networks import average, gradients_of
 
 

@@ -22,11 +22,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import pipelining
 
+from proofbook.runners.api import Count, Declaration, Factor, RunSettings, Seconds, Setting
+from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, Factor, RunSettings, Seconds
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.trace.schema import Setting
 from proofbook.runners.training.networks import ResidualLayer, description, flat_gradient
 from proofbook.runners.training.steps import sgd_steps
 

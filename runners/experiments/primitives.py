@@ -15,10 +15,9 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
+from proofbook.runners.api import Count, Declaration, RunSettings
+from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, RunSettings
-from proofbook.runners.core.ranks.rank import Rank
 
 
 def compute(rank: Rank[LayerSettings]) -> None:

@@ -15,12 +15,10 @@ from functools import partial
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint_sequential
 
+from proofbook.runners.api import Count, Declaration, Factor, Setting, closed_form
+from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
 from proofbook.runners.closed_forms.training_settings import StackSettings
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, Factor, closed_form
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.trace.schema import Setting
 from proofbook.runners.training.steps import sgd_steps, stack_for, step_on_samples
 
 

@@ -22,12 +22,9 @@ from torch.nn.functional import cross_entropy, dropout
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler, TensorDataset
 
+from proofbook.runners.api import Count, CountOrZero, Declaration, RunSettings, Setting, closed_form
+from proofbook.runners.api.ranks import Rank, parameter_digest
 from proofbook.runners.closed_forms.training_settings import FourClassSettings, GlobalBatchSettings
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, CountOrZero, RunSettings, closed_form
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.ranks.recorder import parameter_digest
-from proofbook.runners.core.trace.schema import Setting
 from proofbook.runners.training import steps
 from proofbook.runners.training.follow import compare_replicas, follow_replica, show_step
 from proofbook.runners.training.networks import flat, flat_gradient, mlp

@@ -27,19 +27,19 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from proofbook.runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
-from proofbook.runners.closed_forms.training_settings import SharedBatchSettings, StackSettings
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import (
+from proofbook.runners.api import (
     NUM_SETTLING_STEPS,
     Count,
+    Declaration,
     Factor,
     RunSettings,
+    Setting,
     Settled,
     closed_form,
 )
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.api.ranks import Rank
+from proofbook.runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
+from proofbook.runners.closed_forms.training_settings import SharedBatchSettings, StackSettings
 from proofbook.runners.training import steps
 from proofbook.runners.training.networks import description, mlp
 from proofbook.runners.training.stages import back_through_stage, through_stage

@@ -22,13 +22,9 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
+from proofbook.runners.api import Count, Declaration, Factor, RunSettings, Setting
+from proofbook.runners.api.ranks import Rank, local, wait_until_idle
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, layer_parameters
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, Factor, RunSettings
-from proofbook.runners.core.meters.memory import local
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.system.gloo_threads import wait_until_idle
-from proofbook.runners.core.trace.schema import Setting
 from proofbook.runners.training.networks import description, mlp
 from proofbook.runners.training.split import own_part
 from proofbook.runners.training.steps import random_samples, replica_of

@@ -21,17 +21,17 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from proofbook.runners.closed_forms.training_settings import FourClassSettings
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import (
+from proofbook.runners.api import (
     Count,
     CountOrZero,
+    Declaration,
     FactorOrZero,
     Seconds,
+    Setting,
     closed_form,
 )
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.trace.schema import Setting
+from proofbook.runners.api.ranks import Rank
+from proofbook.runners.closed_forms.training_settings import FourClassSettings
 from proofbook.runners.training import steps
 from proofbook.runners.training.networks import average, gradients_of
 from proofbook.runners.training.teacher import Samples

@@ -21,20 +21,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from proofbook.runners.api import Count, CountOrZero, Declaration, Factor, RunSettings, closed_form
+from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import mlp_parameters
 from proofbook.runners.closed_forms.training_settings import (
     FourClassSettings,
     SmallClassifierSettings,
 )
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import (
-    Count,
-    CountOrZero,
-    Factor,
-    RunSettings,
-    closed_form,
-)
-from proofbook.runners.core.ranks.rank import Rank
 from proofbook.runners.training import steps
 from proofbook.runners.training.networks import average, copy_row, flat, flat_gradient, gradients_of
 from proofbook.runners.training.teacher import Samples

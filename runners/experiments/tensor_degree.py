@@ -17,12 +17,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from proofbook.runners.api import Count, Declaration, RunSettings, Setting, Settled, closed_form
+from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
 from proofbook.runners.closed_forms.steps import ring_bytes
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, RunSettings, Settled, closed_form
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.trace.schema import Setting
 
 
 def pairs(rank: Rank[Settings]) -> None:

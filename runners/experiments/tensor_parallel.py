@@ -27,11 +27,9 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
+from proofbook.runners.api import Count, Declaration, Factor, RunSettings, Setting, closed_form
+from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, TransformerShape
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, Factor, RunSettings, closed_form
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.trace.schema import Setting
 from proofbook.runners.training.networks import described, gradients_of
 from proofbook.runners.training.split import block_plan, groups_of_a_kind
 from proofbook.runners.training.transformer_model import GPTBlock

@@ -18,11 +18,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import parallelize_module
 
+from proofbook.runners.api import Count, Declaration, Factor, Setting
+from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, VOCABULARY, TransformerSettings
-from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.core.declared.settings import Count, Factor
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.trace.schema import Setting
 from proofbook.runners.training.networks import grade
 from proofbook.runners.training.split import blocks_plan, shard_blocks
 from proofbook.runners.training.stages import back_through_stage, through_stage

@@ -12,12 +12,9 @@ import time
 import torch.distributed as dist
 from torch import nn
 
+from proofbook.runners.api import ROOT, PredictionStep, Setting
+from proofbook.runners.api.ranks import Rank, parameter_digest
 from proofbook.runners.closed_forms.training_settings import ProgramSettings
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.core.ranks.recorder import parameter_digest
-from proofbook.runners.core.trace.records import PredictionStep
-from proofbook.runners.core.trace.schema import Setting
-from proofbook.runners.system.book import ROOT
 
 # gloo's worker threads need Python's lock to drop a finished work, and a group that is destroyed
 # waits for its threads without giving that lock up: destroyed at once, it can wait for ever.

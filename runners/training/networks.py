@@ -7,8 +7,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from proofbook.runners.api import Layer, Model
 from proofbook.runners.closed_forms.shape import layer_parameters, whole
-from proofbook.runners.core.trace.records import Layer, Model
 
 NORMS: dict[str, list[type[nn.Module]]] = {
     "none": [],

@@ -14,9 +14,9 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from proofbook.runners.api import ROOT
+from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import VOCABULARY
-from proofbook.runners.core.ranks.rank import Rank
-from proofbook.runners.system.book import ROOT
 
 TRAINING = "content/text/training.txt"
 HELD_OUT = "content/text/held_out.txt"

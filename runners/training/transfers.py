@@ -9,7 +9,7 @@ import numpy as np
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
-from proofbook.runners.core.ranks.rank import Rank
+from proofbook.runners.api.ranks import Rank
 
 
 def fit(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
