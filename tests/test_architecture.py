@@ -26,7 +26,8 @@ FOR_THE_GENERATOR = (
 )  # fmt: skip
 NEED_TORCH = tuple(
     f"proofbook.runners.{room}" for room in (
-        "core.meters", "core.ranks", "api.ranks", "training", "experiments", "simulate", "planner.simulated",
+        "core.meters", "core.ranks", "api.ranks", "training", "experiments", "simulate",
+        "planner.simulated",
         "core.measuring.launcher", "session.peers", "cluster", "judging", "labs", "verify",
         "planner.command", "planner.program_template",
     )
