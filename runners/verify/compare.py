@@ -349,8 +349,10 @@ class _ModuleComparison:
             last = max(stages, key=lambda module: module.first.stage or 0)
         updates = {r: last.update(r, number) for r in last.leaders if number < last.num_updates}
         for r, own in updates.items():
-            # Where the gradient at logits is that of a cross-entropy, there is no other term.
-            if losses := self._replays[r][last.key][number].losses:
+            # Where the gradient at outputs is that of a known loss, there is no other term.
+            losses = self._replays[r][last.key][number].losses
+            is_sum = any(loss.kind == "sum" for loss in losses)
+            if losses and not (is_sum and own.losses):
                 updates[r] = dataclasses.replace(own, losses=own.losses or losses, other_terms=[])
         factors: dict[Term, float] | None = None
         if fit.is_good and fit.factors:
@@ -594,7 +596,8 @@ def _cause(
     if _is_multiple(held, should, tolerance):
         off, causes = _causes_of_factor(case.module, name, ratio(held, should), expected)
         others = [cause for cause in causes if cause == "times microbatches"]
-    causes[:0] = ["shards summed"] * _are_shards_equal(case.module, name, number)
+    is_as_one = _are_parts_equal(case.module, name, rank, number, expected)
+    causes[:0] = ["parts reduced as one"] * is_as_one
     tied = {own for tie in case.ties for own, *_ in tie.partners(case.module.key)}
     causes[:0] = ["tied weights apart"] * (name in tied)
     before = None
@@ -607,12 +610,19 @@ def _cause(
     return causes[0], off, others
 
 
-def _are_shards_equal(module: DistributedModule, name: str, number: int) -> bool:
-    """Whether ranks that hold different parts of a gradient hold the same values."""
-    parts = [module.update(rank, number).before_clipping.get(name) for rank in module.records]
-    own = [part.local for part in parts if part and part.shape != part.local.shape]
-    is_same = len({part.shape for part in own}) == 1 and len(own) == len(parts)
-    return is_same and not any(are_apart(own[0], other) for other in own)
+def _are_parts_equal(
+    module: DistributedModule, name: str, rank: int, number: int, expected: Expected
+) -> bool:
+    """Whether ranks that hold other parts of a gradient, or other experts, hold equal values."""
+    held = [module.update(r, number).before_clipping.get(name) for r in module.records]
+    parts = [part.local for part in held if part and part.shape != part.local.shape]
+    if name in expected.experts:
+        wholes = module.present(number, rank, "before_clipping")
+        same = (wholes[n] for n in expected.experts if n != name and n in wholes)
+        parts = [wholes[name], *(own for own in same if own.shape == wholes[name].shape)]
+        return any(not are_apart(parts[0], other) for other in parts[1:])
+    is_even = len({part.shape for part in parts}) == 1 and len(parts) == len(held)
+    return is_even and not any(are_apart(parts[0], other) for other in parts)
 
 
 def _causes_of_one_batch(

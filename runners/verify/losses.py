@@ -79,9 +79,11 @@ class LossWatch:
                 return weight[valid.flatten()] if len(weight) == valid.numel() else weight
             return weight if reduction == "sum" else weight / max(normalizer, 1e-300)
 
-        value.register_hook(lambda gradient: self._weigh(loss, gradient, weigh))
+        # After the script's own hooks of the value, which may divide the gradient.
+        node: Any = value.grad_fn
+        node.register_prehook(lambda gradients: self._weigh(loss, gradients[0], weigh))
         edges = [(t.grad_fn, t.output_nr) for t in tensors_of(arguments) if t.grad_fn]
-        self._nodes[id(value.grad_fn)] = value.grad_fn, loss, edges
+        self._nodes[id(node)] = node, loss, edges
 
     def _weigh(
         self, loss: Loss, gradient: Tensor | None, weigh: Callable[[Tensor], Tensor]

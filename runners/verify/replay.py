@@ -219,15 +219,22 @@ def replay_passes(
 
 
 def _solved_losses(passes: Sequence[Forward]) -> list[Loss]:
-    """The cross-entropies of all outputs; none where an output has a gradient of another loss."""
+    """The losses that gradients of outputs tell; none where an output has one of another loss.
+
+    They are cross-entropies of an output, or sums of an output, as of losses of each token.
+    """
     losses = []
     for forward in passes:
         for index, gradient in forward.gradients.items():
+            place, backward = forward.place, forward.backward
             solved = token_weights(forward.outputs[index].local, gradient.local)
             if solved is not None:
                 weights, count = solved
-                place, backward = forward.place, forward.backward
                 losses.append(Loss("cross_entropy", place, count, weights, backward))
+                continue
+            used = gradient.local[gradient.local != 0].double()
+            if used.numel() > 1 and not (used != used[0]).any():
+                losses.append(Loss("sum", place, used.numel(), used[0], backward, is_scaled=True))
             elif bool(gradient.local.any()):
                 return []
     return losses

@@ -269,19 +269,22 @@ class Watch:
         outputs = tensors_of(value)
         forward.outputs = list(map(local_part, outputs))
         for index, output in enumerate(outputs):
-            if output.grad_fn is not None:
+            if output.grad_fn is not None:  # after the script's own hooks of the output
                 forward.nodes[index] = output.grad_fn
-            if output.requires_grad:
-                arrives = functools.partial(self._gradient_arrives, root, forward, index)
-                output.register_hook(arrives)
+                arrives = functools.partial(
+                    self._gradient_arrives, root, forward, index, output.output_nr
+                )
+                output.grad_fn.register_prehook(arrives)
         is_again = outputs and outputs[0].requires_grad  # by a reentrant checkpoint around it
         if not self.in_backward or is_again:
             root.update.forwards.append(forward)
 
     def _gradient_arrives(
-        self, root: Root, forward: Forward, index: int, gradient: Tensor | None
-    ) -> None:
-        """Record the gradient of an output."""
+        self, root: Root, forward: Forward, index: int, number: int,
+        gradients: Sequence[Tensor | None],
+    ) -> None:  # fmt: skip
+        """Record the gradient of an output, which has a `number` among those of its node."""
+        gradient = gradients[number]
         is_inside = index in forward.nodes and id(forward.nodes[index]) not in self._external
         if gradient is None or not self.in_backward or is_inside:
             return  # torch.autograd.grad leaves .grad as it is; what is inside is replayed

@@ -101,12 +101,14 @@ JUDGED = [
     ("divided.py", "experts", ("--against", "divided:experts"), 0, None, ""),
     ("divided.py", "experts_global", ("--against", "divided:experts"), 0, None, ""),
     ("divided.py", "experts wrong", ("--against", "divided:experts"), 1, "expert times ranks", ""),
+    ("divided.py", "experts averaged", ("--against", "divided:experts"), 1,
+     "parts reduced as one", ""),
     ("divided.py", "context", CONTEXT, 0, None, ""),
     ("divided.py", "context wrong", CONTEXT, 1, "mean of means over ranks", ""),
     ("divided.py", "context cut", CONTEXT, 1, "gather cuts", ""),
     ("faults.py", "masks", (), 1, "unequal random numbers", ""),
     ("faults.py", "own_norm", (), 1, "norm of a part", "ranks scale their gradients by"),
-    ("faults.py", "shards_summed", (), 1, "shards summed", ""),
+    ("faults.py", "shards_summed", (), 1, "parts reduced as one", ""),
     ("language.py", "dropout one_seed", (), 3, None, "ranks 0 and 1 draw the same ones"),
 ]  # fmt: skip
 

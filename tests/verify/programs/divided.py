@@ -5,7 +5,7 @@
 gathered, sent around, or exchanged for heads; `stages`, `stages_interleaved`: a pipeline whose
 stages are nested deeply, or as deeply as a number says. A second argument, `wrong`: gradients of
 experts, or losses of microbatches, are not divided; each part takes the mean over its own labels;
-`cut`: gathered without a gradient.
+`averaged`: gradients of experts as if all ranks held the same; `cut`: gathered without a gradient.
 """
 
 import sys
@@ -152,7 +152,7 @@ def train(rank, ranks):
             kept = kept / ranks
         (value / kept).backward()
         for name, parameter in model.named_parameters():
-            if "experts" not in name:
+            if "experts" not in name or "averaged" in MORE:
                 dist.all_reduce(parameter.grad)
             if "experts" not in name or not is_wrong:
                 parameter.grad /= ranks
