@@ -249,8 +249,8 @@ class UpdateRecord:
     buffers: dict[str, LocalPart]  # the same
     forwards: list[Forward] = field(default_factory=list)  # whose gradients the update has
     after_backward: Gradients = field(default_factory=dict)  # when the last one had ended
-    at_sum: Gradients = field(default_factory=dict)  # that the script had changed since, when it
-    # first summed a number over ranks, as the square of a norm
+    at_sum: Gradients = field(default_factory=dict)  # when the script first summed a number over
+    # ranks, as the square of a norm
     before_clipping: Gradients = field(default_factory=dict)  # or before unscaling, or the step
     at_step: Gradients = field(default_factory=dict)  # that the optimizer used
     carried: Gradients = field(default_factory=dict)  # from before the first backward pass

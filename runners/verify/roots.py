@@ -117,14 +117,11 @@ class Root:
         return bool(self.backpropagated) and not self.stepped
 
     def record_sum(self, place: str, number: Tensor) -> None:
-        """Keep a number that the script sums over ranks; gradients, if changed since backward."""
+        """Keep a number that the script sums over ranks, and the gradients at the first one."""
         update = self.update
         update.sums.append((place, number))
-        if not update.at_sum and not update.before_clipping:
-            now = self.gradients()
-            pairs = ((own, update.after_backward.get(name)) for name, own in now.items())
-            is_same = all(a and b and torch.equal(a.local, b.local) for a, b in pairs if a or b)
-            update.at_sum = {} if is_same else now
+        if not update.before_clipping:
+            update.at_sum = update.at_sum or self.gradients()
 
     @property
     def gathered_elsewhere(self) -> str:
