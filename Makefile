@@ -21,7 +21,10 @@ help:  ## this list
 	@echo "make TARGET, where TARGET is"
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
-site: .venv/.run  ## run the experiments this machine lacks, build the book, say what to open
+site: export _PROOFBOOK_BEGAN := $(shell date +%s)
+site: .venv/.pages  ## a book to open after a minute or two, then the numbers of this machine in it
+	@$(PY) -m generator.website first
+	@$(MAKE) --silent --no-print-directory .venv/.run
 	@$(PY) -m generator.website site $(if $(SHORT),--short)
 
 test: .venv/.test browser  ## every test, browser included (ARGS='-k word' picks some, WORKERS=0 runs them in one process)

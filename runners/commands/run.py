@@ -11,7 +11,7 @@ beside its runs is added: it loads torch, and reads the machine after each exper
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from proofbook.runners.core.measuring import measure, quiet
 from proofbook.runners.core.measuring.endings import UnfinishedError, is_full
 from proofbook.runners.core.measuring.launch import Launcher
 from proofbook.runners.core.measuring.quiet import Readings
+from proofbook.runners.core.measuring.side_by_side import SideBySide
 from proofbook.runners.core.system import accelerator
 from proofbook.runners.core.trace import machine
 from proofbook.runners.core.trace.records import NEEDS_FULL, NO_TORCH, Run, Trace
@@ -240,13 +241,20 @@ def _measure(
     """
     unfinished: dict[str, list[str]] = {}
     left_out = {runs.experiment.name for runs in waiting}
-    progress = _Named() if any("." in name for name in request.names) else Progress()
-    if len(waiting) > 1:
-        seconds = sum(expected_seconds(runs, where, request.as_reference) for runs in waiting)
-        progress.line(f"{len(waiting)} experiments, which last took {seconds / 60:.1f} min")
+    several, is_reference = waiting if len(waiting) > 1 else [], request.as_reference
+    seconds = [expected_seconds(runs, where, is_reference) for runs in several]
+    expected = {
+        runs.experiment.name: (len(runs.measured), own)
+        for runs, own in zip(several, seconds, strict=True)
+    }
+    progress = (_Named if any("." in name for name in request.names) else Progress)(expected)
+    if several:
+        minutes = sum(seconds) / 60
+        progress.line(f"{len(waiting)} experiments, which last took {minutes:.1f} min")
     readings = Readings()
     readings.begin()  # before processes of ours load torch
-    with Launcher(accelerator.kind()) as launcher:
+    device = accelerator.kind()
+    with SideBySide() if several and device == "cpu" else Launcher(device) as launcher:
         launcher.is_short = request.short
         declared = (runs.experiment.runs[name] for runs in waiting for name in runs.measured)
         launcher.prepare(sorted({name for declaration in declared for name in declaration.passes}))
@@ -257,6 +265,8 @@ def _measure(
                 unfinished[name] = [name]  # it waits until there is space again
                 continue
             try:
+                if isinstance(launcher, SideBySide):
+                    launcher.run_ahead(runs, _known(runs, where))
                 measure.measure(
                     runs, launcher, progress, as_reference=request.as_reference, readings=readings
                 )
@@ -275,7 +285,7 @@ def estimates(waiting: Sequence[Pending], where: Path, as_reference: bool = Fals
     lines, known, total_seconds, num_runs = [], list[Run](), LOADING_SECONDS, 0
     for experiment in waiting:
         name, measured = experiment.experiment.name, len(experiment.measured)
-        runs = _known(experiment, where)
+        runs = _known(experiment, where).values()
         seconds = _seconds(runs, as_reference)
         lines.append(_line(name, measured, runs, seconds, experiment.reason))
         known += runs
@@ -286,10 +296,10 @@ def estimates(waiting: Sequence[Pending], where: Path, as_reference: bool = Fals
 
 def expected_seconds(waiting: Pending, where: Path, as_reference: bool = False) -> float:
     """The estimated seconds of an experiment, by its last runs here, else on the reference."""
-    return _seconds(_known(waiting, where), as_reference)
+    return _seconds(_known(waiting, where).values(), as_reference)
 
 
-def _seconds(runs: Sequence[Run], as_reference: bool) -> float:
+def _seconds(runs: Iterable[Run], as_reference: bool) -> float:
     """The estimated seconds of an experiment, with the reading after it, by its last runs.
 
     A reference takes the timed pass of a training again, under other instruction sets.
@@ -302,8 +312,8 @@ def _seconds(runs: Sequence[Run], as_reference: bool) -> float:
     return seconds
 
 
-def _known(waiting: Pending, where: Path) -> list[Run]:
-    """The last measurements of pending runs, from here or else from the reference machine."""
+def _known(waiting: Pending, where: Path) -> dict[str, Run]:
+    """By name: the last measurements of pending runs, of here, else of the reference machine."""
     known: dict[str, Run] = {}
     for folder in (*reversed(machine.references()), where):
         try:
@@ -311,10 +321,12 @@ def _known(waiting: Pending, where: Path) -> list[Run]:
         except TraceError:
             continue
         known |= {name: run for name, run in runs.items() if run.status != "skipped"}
-    return [known[name] for name in waiting.measured if name in known]
+    return {name: known[name] for name in waiting.measured if name in known}
 
 
-def _line(name: str, num_runs: int, known: Sequence[Run], seconds: float, reason: str = "") -> str:
+def _line(
+    name: str, num_runs: int, known: Collection[Run], seconds: float, reason: str = ""
+) -> str:
     """A line of estimates: runs, their seconds one after another, and the largest known peak."""
     least = "" if len(known) == num_runs else "at least "
     length = f"{least}{seconds:.1f} s"
