@@ -21,9 +21,12 @@ help:  ## this list
 	@echo "make TARGET, where TARGET is"
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
-site: export _PROOFBOOK_BEGAN := $(shell date +%s)
-site: .venv/.pages  ## a book to open after a minute or two, then the numbers of this machine in it
-	@$(PY) -m generator.website first
+site: BEGAN := $(shell date +%s)
+site: .venv/.pages  ## a book to open in a minute or two; then the numbers of this machine in it
+	@[ -f site/html/index.html ] || { \
+		echo "Building the book with the numbers of the reference machine"; \
+		$(PY) -m generator.website first; code=$$?; [ $$code = 0 ] || exit $$code; \
+		echo "Ready after $$(( $$(date +%s) - $(BEGAN) )) s. This machine is measured next; Ctrl-C keeps this book."; }
 	@$(MAKE) --silent --no-print-directory .venv/.run
 	@$(PY) -m generator.website site $(if $(SHORT),--short)
 

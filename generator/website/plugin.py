@@ -55,7 +55,6 @@ from proofbook.generator.printing.folio import interface_words
 from proofbook.generator.website import page_html, page_markdown, publish, search
 from proofbook.generator.website.guest_plugin import GuestPlugin
 from proofbook.runners.system.book import enter_book, own_book
-from proofbook.runners.system.files import states
 from proofbook.runners.traces.digest import forget_code
 
 PATH = "topics/index.md"
@@ -218,10 +217,15 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
 
     def _states(self, config: MkDocsConfig) -> Iterator[tuple[Path, tuple[int, int]]]:
         """Yield each file that may be edited while serving, with its time and size."""
-        written = Path(config.config_file_path or "mkdocs.yml")
+        edited = [Path(config.config_file_path or "mkdocs.yml")]
         home = own_book() or GENERATOR.parent  # of which one folder is there
-        tops = (written, self.content, GENERATOR, home / "experiments", home / "runners")
-        return states(*tops)
+        for top in (self.content, GENERATOR, home / "experiments", home / "runners"):
+            for folder, folders, names in os.walk(top):
+                folders[:] = [name for name in folders if name[0] not in "._"]
+                edited += [Path(folder, name) for name in names if name[0] != "."]
+        for path in edited:
+            if path.exists():  # not a link that leads nowhere, as editors leave
+                yield path, (path.stat().st_mtime_ns, path.stat().st_size)
 
     def _under(self, changed: Iterable[Path]) -> tuple[str, ...]:
         printed = [path for path in changed if not path.is_relative_to(publish.ASSETS)]

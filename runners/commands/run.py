@@ -11,16 +11,17 @@ beside its runs is added: it loads torch, and reads the machine after each exper
 import argparse
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from proofbook.runners.commands.side_by_side import SideBySide
 from proofbook.runners.core.declared.experiment import check_names, find, runs_named
 from proofbook.runners.core.measuring import measure, quiet
 from proofbook.runners.core.measuring.endings import UnfinishedError, is_full
 from proofbook.runners.core.measuring.launch import Launcher
 from proofbook.runners.core.measuring.quiet import Readings
-from proofbook.runners.core.measuring.side_by_side import SideBySide
 from proofbook.runners.core.system import accelerator
 from proofbook.runners.core.trace import machine
 from proofbook.runners.core.trace.records import NEEDS_FULL, NO_TORCH, Run, Trace
@@ -240,17 +241,13 @@ def _measure(
     One that `in_turn` has left out has no such runs.
     """
     unfinished: dict[str, list[str]] = {}
-    left_out = {runs.experiment.name for runs in waiting}
-    several, is_reference = waiting if len(waiting) > 1 else [], request.as_reference
-    seconds = [expected_seconds(runs, where, is_reference) for runs in several]
-    expected = {
-        runs.experiment.name: (len(runs.measured), own)
-        for runs, own in zip(several, seconds, strict=True)
-    }
-    progress = (_Named if any("." in name for name in request.names) else Progress)(expected)
+    reference, several = request.as_reference, len(waiting) > 1
+    left = {runs.experiment.name: expected_seconds(runs, where, reference) for runs in waiting}
+    progress = _Named() if any("." in name for name in request.names) else Progress()
+    seconds, num_runs, num_ended = sum(left.values()), sum(len(o.measured) for o in waiting), 0
     if several:
-        minutes = sum(seconds) / 60
-        progress.line(f"{len(waiting)} experiments, which last took {minutes:.1f} min")
+        progress.line(f"{len(waiting)} experiments, which last took {seconds / 60:.1f} min")
+    start = time.monotonic()
     readings = Readings()
     readings.begin()  # before processes of ours load torch
     device = accelerator.kind()
@@ -260,19 +257,22 @@ def _measure(
         launcher.prepare(sorted({name for declaration in declared for name in declaration.passes}))
         for runs in in_turn(waiting, launcher):
             name = runs.experiment.name
-            left_out.remove(name)
+            if num_ended:
+                pace = (time.monotonic() - start) / (seconds - sum(left.values()))
+                minutes = f"{pace * sum(left.values()) / 60:.0f} min left"
+                progress.line(f"{num_ended} of {num_runs} runs have ended, {minutes}")
+            num_ended += len(runs.measured)
+            del left[name]
             if unfinished and (launcher.is_full() or is_full(where)):
                 unfinished[name] = [name]  # it waits until there is space again
                 continue
             try:
                 if isinstance(launcher, SideBySide):
                     launcher.run_ahead(runs, _known(runs, where))
-                measure.measure(
-                    runs, launcher, progress, as_reference=request.as_reference, readings=readings
-                )
+                measure.measure(runs, launcher, progress, as_reference=reference, readings=readings)
             except UnfinishedError as error:
                 unfinished[name] = list(error.causes)
-    return unfinished | {name: [] for name in sorted(left_out)}
+    return unfinished | {name: [] for name in sorted(left)}
 
 
 def estimates(waiting: Sequence[Pending], where: Path, as_reference: bool = False) -> list[str]:
@@ -285,7 +285,7 @@ def estimates(waiting: Sequence[Pending], where: Path, as_reference: bool = Fals
     lines, known, total_seconds, num_runs = [], list[Run](), LOADING_SECONDS, 0
     for experiment in waiting:
         name, measured = experiment.experiment.name, len(experiment.measured)
-        runs = _known(experiment, where).values()
+        runs = [*_known(experiment, where).values()]
         seconds = _seconds(runs, as_reference)
         lines.append(_line(name, measured, runs, seconds, experiment.reason))
         known += runs
@@ -296,10 +296,10 @@ def estimates(waiting: Sequence[Pending], where: Path, as_reference: bool = Fals
 
 def expected_seconds(waiting: Pending, where: Path, as_reference: bool = False) -> float:
     """The estimated seconds of an experiment, by its last runs here, else on the reference."""
-    return _seconds(_known(waiting, where).values(), as_reference)
+    return _seconds([*_known(waiting, where).values()], as_reference)
 
 
-def _seconds(runs: Iterable[Run], as_reference: bool) -> float:
+def _seconds(runs: Sequence[Run], as_reference: bool) -> float:
     """The estimated seconds of an experiment, with the reading after it, by its last runs.
 
     A reference takes the timed pass of a training again, under other instruction sets.
@@ -324,9 +324,7 @@ def _known(waiting: Pending, where: Path) -> dict[str, Run]:
     return {name: known[name] for name in waiting.measured if name in known}
 
 
-def _line(
-    name: str, num_runs: int, known: Collection[Run], seconds: float, reason: str = ""
-) -> str:
+def _line(name: str, num_runs: int, known: Sequence[Run], seconds: float, reason: str = "") -> str:
     """A line of estimates: runs, their seconds one after another, and the largest known peak."""
     least = "" if len(known) == num_runs else "at least "
     length = f"{least}{seconds:.1f} s"

@@ -1,8 +1,6 @@
 """Progress of experiments on the terminal: a line for each run, and more where one takes long."""
 
-import time
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 from proofbook.runners.core.declared.experiment import Experiment
 from proofbook.runners.core.ranks.heartbeat import Beat
@@ -10,37 +8,18 @@ from proofbook.runners.core.trace.records import Run
 from proofbook.runners.system.progress_lines import Patience, say
 from proofbook.runners.traces.summary import how_it_ended, how_it_was_meant_to_end
 
-LEARNING_SECONDS = 20.0  # of expected ones; from then on the pace so far counts
-
 
 class Progress:
     """Writes to standard error, so that standard output stays for results."""
 
-    def __init__(self, expected: Mapping[str, tuple[int, float]] = MappingProxyType({})) -> None:
-        """`expected`: by experiment, how many runs it will measure, and the seconds they may take.
-
-        With it, the line of each experiment says how far all of them are.
-        """
-        self._expected, self._start = expected, time.monotonic()
-        self._begun: set[str] = set()
+    def __init__(self) -> None:
         self._total = self._number = 0
         self._causes: set[str] = set()  # of runs that were not measured, as far as printed
 
     def begin(self, experiment: Experiment) -> None:
         """Print the question of an experiment that starts."""
         self._total, self._number = len(experiment.runs), 0
-        say(f"{self._how_far()}{experiment.name}: {experiment.question}")
-        self._begun.add(experiment.name)
-
-    def _how_far(self) -> str:
-        if not self._expected:
-            return ""
-        begun = [self._expected[name] for name in self._begun]
-        num_runs, seconds = map(sum, zip(*self._expected.values(), strict=True))
-        num_done, expected = map(sum, zip((0, 0.0), *begun, strict=True))
-        pace = (time.monotonic() - self._start) / expected if expected > LEARNING_SECONDS else 1
-        left = pace * (seconds - expected) / 60
-        return f"[{num_done} of {num_runs} runs, {left:.0f} min left] "
+        say(f"{experiment.name}: {experiment.question}")
 
     def watcher(self, run: str, pass_name: str) -> Callable[[list[Beat]], None]:
         """A function of the ranks' beats, which prints their phases where a pass takes long."""

@@ -4,7 +4,6 @@ import ctypes
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -34,33 +33,9 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
 
 
 def put_in_place(folder: Path, place: Path) -> None:
-    """Let a folder take the place of another in one move, and remove that.
-
-    Where the system cannot exchange two folders, there is none in the place for a moment.
-    """
-    exchange = getattr(ctypes.CDLL(None), "renameat2", None)
-    ends = (_FROM_HERE, bytes(folder), _FROM_HERE, bytes(place))
-    if exchange is None or exchange(*ends, _EXCHANGE):
-        if place.exists():
-            former = folder.with_name(f"{folder.name}-former")
-            place.rename(former)
-            folder.rename(place)
-            former.rename(folder)
-        else:
-            folder.rename(place)
+    """Let a folder take the place of another in one move; other systems than Linux need two."""
+    exchange = getattr(ctypes.CDLL(None), "renameat2", lambda *_: -1)
+    if exchange(_FROM_HERE, bytes(folder), _FROM_HERE, bytes(place), _EXCHANGE):
+        shutil.rmtree(place, ignore_errors=True)
+        folder.rename(place)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def states(*tops: Path) -> Iterator[tuple[Path, tuple[int, int]]]:
-    """Yield each file there, or below, with its time and size; none whose name begins with a dot.
-
-    Folders whose names begin with an underscore, such as caches of Python's, are left out.
-    """
-    paths = [*tops]
-    for top in tops:
-        for folder, folders, names in os.walk(top):
-            folders[:] = [name for name in folders if name[0] not in "._"]
-            paths += [Path(folder, name) for name in names if name[0] != "."]
-    for path in paths:
-        if path.is_file():  # not a link that leads nowhere, as editors leave
-            yield path, (path.stat().st_mtime_ns, path.stat().st_size)

@@ -34,7 +34,6 @@ OURS = "proofbook.runners"
 LEFT_OUT = {
     "runners.__main__": "calls a command",
     "runners.commands": "choose what is measured, and print",
-    "runners.core.measuring.side_by_side": "runs the same passes, those that time nothing at once",
     "runners.plain": "measures experiments without ranks, which have a digest of their own",
     "runners.session": "chooses what is measured, and prints how far it is",
     "runners.simulate.processes": "carries what simulations return, as it is",

@@ -6,7 +6,7 @@ last trace of its run holds no time. One that took a time all the same, or did n
 runs again, alone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from threading import Thread
 from typing import Any
@@ -21,7 +21,6 @@ from proofbook.runners.system.progress_lines import Patience
 
 LANE_BYTES = 4 << 30  # main memory for each pass; the largest of ours takes 3 GiB
 MOST_LANES = 8
-JOIN_SECONDS = 0.02
 
 
 class SideBySide(Launcher):
@@ -39,22 +38,11 @@ class SideBySide(Launcher):
             lane.close()
         super().close()
 
-    def prepare(self, passes: Iterable[PassName]) -> None:
-        """Start the forkservers of these passes in all lanes; they end with this thread."""
-        super().prepare(wanted := [*passes])
-        for lane in self._others:
-            lane.prepare(wanted)
-
     def run_ahead(self, runs: Pending, last: Mapping[str, Run]) -> None:
         """Run the passes that time nothing; every few seconds, print how many are left."""
         experiment, self._ahead = self.fitted(runs.experiment), {}
-        passes = [
-            (name, own)
-            for name in runs.measured
-            for own in _untimed(experiment.runs[name], last.get(name))
-        ]
-        if not self._others or len(passes) < 2:
-            return
+        declared, names = experiment.runs, runs.measured
+        passes = [(n, own) for n in names for own in _untimed(declared[n], last.get(n))]
 
         def work(lane: Launcher) -> None:
             with suppress(IndexError):  # none is left
@@ -62,17 +50,25 @@ class SideBySide(Launcher):
                     name, own = passes.pop()
                     with suppress(OSError, ValueError):  # alone it fails with the same error
                         result = Launcher.run_pass(lane, experiment, name, own)
-                        if self._may_stand(experiment.runs[name], own, result):
+                        of = (
+                            experiment.runs[name],
+                            {own: result},
+                            lane.place_of(experiment.runs[name]),
+                        )
+                        run = gather(*of, oversubscribed=False)
+                        if not (result.not_measured or run.is_surprise or _has_times(run)):
                             self._ahead[name, own] = result
 
+        for lane in self._others:
+            lane.prepare({own for _, own in passes})  # by the thread with which they end
         # As daemons: whoever stops the command does not wait for them.
         lanes = [Thread(target=work, args=(one,), daemon=True) for one in (self, *self._others)]
-        for lane in lanes:
-            lane.start()
+        for thread in lanes:
+            thread.start()
         patience = Patience()
-        while any(lane.is_alive() for lane in lanes):
+        while any(thread.is_alive() for thread in lanes):
             patience.tell(f"{experiment.name}: {{}}, untimed passes left: {len(passes)}")
-            lanes[0].join(JOIN_SECONDS)
+            lanes[0].join(0.02)
 
     def run_pass(
         self, experiment: Experiment, run: str, pass_name: PassName, *more: Any, **named: Any
@@ -81,22 +77,15 @@ class SideBySide(Launcher):
         result = self._ahead.pop((run, pass_name), None)
         return result or super().run_pass(experiment, run, pass_name, *more, **named)
 
-    def _may_stand(self, declaration: Declaration, own: PassName, result: PassResult) -> bool:
-        """Whether a pass beside others ended as declared, and took no time."""
-        place = self.place_of(declaration)
-        run = gather(declaration, {own: result}, place, oversubscribed=False)
-        return not (result.not_measured or run.is_surprise or _has_times(run))
 
-
-def _untimed(declaration: Declaration, last: Run | None) -> Iterator[PassName]:
-    """Yield the passes that should take no time, and whose turn comes whatever others end in."""
+def _untimed(declaration: Declaration, last: Run | None) -> list[PassName]:
+    """The passes that should take no time, and have a turn however the others end."""
     if declaration.own_network or declaration.follows:
-        return
-    is_timeless = last is not None and not _has_times(last)
-    for number, name in enumerate(declaration.passes):
-        comes = not number or declaration.expected == "completed"
-        if comes and (is_timeless or not (name == "timed" or declaration.has_timeline)):
-            yield name
+        return []
+    comes = declaration.passes if declaration.expected == "completed" else declaration.passes[:1]
+    if last is not None and not _has_times(last):
+        return [*comes]
+    return [name for name in comes if name != "timed" and not declaration.has_timeline]
 
 
 def _has_times(run: Run) -> bool:
