@@ -62,7 +62,7 @@ audit: .venv/.test browser  ## scripts by ESLint, exported GIFT by gift-pegjs, b
 	@[ -f site/html/index.html ] || $(MAKE) --no-print-directory pages
 	@$(PY) -m tests.audit $(ARGS)
 
-bench: .venv/.test  ## what meters and `verify` cost a step, and commands and an edit an author, as ratios
+bench: .venv/.test  ## what meters and `verify` cost a step, commands and an edit an author, and `make site` a newcomer, as ratios
 	@$(PY) -m tests.bench $(ARGS)
 
 soak: .venv/.test  ## what takes long: outcomes repeated, 200 kills, property tests from a new seed (ARGS='-k killed --kills 20')

@@ -93,4 +93,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        print("stopped; the next call installs the rest", file=sys.stderr)
+        sys.exit(130)
