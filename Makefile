@@ -24,7 +24,7 @@ help:  ## this list
 site: BEGAN := $(shell date +%s)
 site: .venv/.pages  ## a book to open in a minute or two; then the numbers of this machine in it
 	@[ -f site/html/index.html ] || { \
-		echo "Building the book with the numbers of the reference machine"; \
+		echo "Building the book with the reference machine's numbers"; \
 		$(PY) -m generator.website first; code=$$?; [ $$code = 0 ] || exit $$code; \
 		echo "Ready after $$(( $$(date +%s) - $(BEGAN) )) s. This machine is measured next; Ctrl-C keeps this book."; }
 	@$(MAKE) --silent --no-print-directory .venv/.run

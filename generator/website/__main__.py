@@ -6,9 +6,8 @@
     publish [--address URL]  the same for a web server in site/book, and a zip of it
     serve [--port 8000]      the book beside a browser that follows each edit
 
-A book is built beside the one that somebody reads, and takes its place once it is whole. `site`
-builds none where nothing has changed since. Exit codes are those of `runners run` and of MkDocs; 2
-where a build did not end, or the port is taken.
+A book takes the place of another once it is whole. `site` builds none where nothing has changed.
+Exit codes are those of `runners run` and of MkDocs; 2 also where the port is taken.
 """
 
 import argparse
@@ -65,12 +64,13 @@ def _site(options: argparse.Namespace) -> int:
     built, sources = 0, _state(*map(Path, SOURCES))
     before = STATE.read_text(encoding="utf-8") if STATE.exists() else ""
     if before != sources + _state(PAGES):
-        print("Building the book with the numbers of this machine")
+        print("Building the book with this machine's numbers")
         built = _built("--quiet", {"_PROOFBOOK_SURPRISES": "1"})
         if built > SURPRISED:
             return built
         if not built:  # else the next build says the same again
             write_text(STATE, sources + _state(PAGES))
+        print("The book shows this machine's numbers; reload the pages that are open")
     print(f"Open {INDEX.resolve()}")
     if ran or built:
         said = "Not all is as declared: see the lines above; the pages show it in red."
@@ -90,16 +90,17 @@ def _built(option: str, settings: Mapping[str, str]) -> int:
     beside = SITE / f"next-{os.getpid()}"
     try:
         built = _called(["mkdocs", "build", option, "--site-dir", str(beside)], settings)
-        if not (beside / LAST).exists():  # somebody may have stopped MkDocs, which ends with 1 then
-            return max(built, SURPRISED + 1)
-        put_in_place(beside, INDEX.parent)
+        if (beside / LAST).exists():
+            put_in_place(beside, INDEX.parent)
+        else:  # stopped; MkDocs ends with 1 then, as where a run surprised
+            built = max(built, SURPRISED + 1)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return built
 
 
 def _state(*tops: Path) -> str:
-    """A digest of names, times and sizes of files there, but hidden ones, and of whose are shown."""
+    """A digest of names, times and sizes of files, none hidden, and of the machine to be shown."""
     paths = (path for top in tops for path in (top, *top.rglob("[!.]*")) if path.is_file())
     files = ((str(path), path.stat()) for path in paths if path.suffix != ".pyc")
     seen = sorted((name, found.st_mtime_ns, found.st_size) for name, found in files)

@@ -259,8 +259,8 @@ def _measure(
             name = runs.experiment.name
             if num_ended:
                 pace = (time.monotonic() - start) / (seconds - sum(left.values()))
-                minutes = f"{pace * sum(left.values()) / 60:.0f} min left"
-                progress.line(f"{num_ended} of {num_runs} runs have ended, {minutes}")
+                minutes = max(1, round(pace * sum(left.values()) / 60))
+                progress.line(f"{num_ended} of {num_runs} runs have ended, {minutes} min left")
             num_ended += len(runs.measured)
             del left[name]
             if unfinished and (launcher.is_full() or is_full(where)):

@@ -1,9 +1,8 @@
 """A launcher that runs passes which time nothing side by side, before an experiment's timed ones.
 
-In: what is pending of an experiment, and the last traces of its runs. Out: the results of these
-passes, when `measure` asks for them. A pass times nothing where its run declares so, or where the
-last trace of its run holds no time. One that took a time all the same, or did not end as declared,
-runs again, alone.
+In: what is pending, and the last records of its runs. Out: the results of these passes, when
+`measure` asks for them. A pass times nothing where its run declares so, or where the last record
+of its run holds no time. One that took a time, or did not end as declared, runs again, alone.
 """
 
 from collections.abc import Mapping
@@ -24,7 +23,7 @@ MOST_LANES = 8
 
 
 class SideBySide(Launcher):
-    """A launcher on CPUs with several lanes, itself and others; a lane runs one pass at a time."""
+    """A launcher on CPUs with several lanes, itself and others, each for one pass at a time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,26 +48,22 @@ class SideBySide(Launcher):
                 while True:
                     name, own = passes.pop()
                     with suppress(OSError, ValueError):  # alone it fails with the same error
+                        for server in lane._servers.values():  # no timed pass may run beside that
+                            server.wait_until_ready()
                         result = Launcher.run_pass(lane, experiment, name, own)
-                        of = (
-                            experiment.runs[name],
-                            {own: result},
-                            lane.place_of(experiment.runs[name]),
-                        )
-                        run = gather(*of, oversubscribed=False)
+                        place = self.place_of(declared[name])
+                        run = gather(declared[name], {own: result}, place, oversubscribed=False)
                         if not (result.not_measured or run.is_surprise or _has_times(run)):
                             self._ahead[name, own] = result
 
-        for lane in self._others:
-            lane.prepare({own for _, own in passes})  # by the thread with which they end
-        # As daemons: whoever stops the command does not wait for them.
-        lanes = [Thread(target=work, args=(one,), daemon=True) for one in (self, *self._others)]
-        for thread in lanes:
-            thread.start()
-        patience = Patience()
-        while any(thread.is_alive() for thread in lanes):
+        kinds, threads, patience = {own for _, own in passes}, list[Thread](), Patience()
+        for lane in [self, *self._others][: len(passes)]:
+            lane.prepare(kinds)  # they end with this thread
+            threads.append(Thread(target=work, args=(lane,), daemon=True))  # nobody waits for it
+            threads[-1].start()
+        while any(thread.is_alive() for thread in threads):
             patience.tell(f"{experiment.name}: {{}}, untimed passes left: {len(passes)}")
-            lanes[0].join(0.02)
+            threads[0].join(0.02)
 
     def run_pass(
         self, experiment: Experiment, run: str, pass_name: PassName, *more: Any, **named: Any
