@@ -47,7 +47,7 @@ def pins(purpose: str) -> list[Path]:
 
 def make_environment(python: Path) -> None:
     """Make the environment of this Python unless a working one is there."""
-    if python.exists():
+    if python.with_name("pip").exists():  # what is made last
         return
     check_python(sys.version_info)
     folder = python.parent.parent
