@@ -18,8 +18,7 @@ from proofbook.runners.core.trace.records import Run
 from proofbook.runners.session.pending import Pending
 from proofbook.runners.system.progress_lines import Patience
 
-LANE_BYTES = 4 << 30  # main memory for each pass; the largest of ours takes 3 GiB
-MOST_LANES = 8
+MOST_LANES, LANE_BYTES = 8, 4 << 30  # of main memory; the largest pass of ours takes 3 GiB
 
 
 class SideBySide(Launcher):
@@ -85,6 +84,5 @@ def _untimed(declaration: Declaration, last: Run | None) -> list[PassName]:
 
 def _has_times(run: Run) -> bool:
     """Whether a value of the run is a time, or was worked out from times."""
-    clocks = any(quantity.repeats == "clock" for quantity in run.quantities.values())
-    of_all = {"wall_seconds", "oversubscribed"}
-    return clocks or bool(run.timing.model_dump(exclude=of_all, exclude_defaults=True))
+    times = run.timing.model_dump(exclude={"wall_seconds", "oversubscribed"}, exclude_defaults=True)
+    return bool(times) or any(measure.repeats == "clock" for measure in run.quantities.values())
