@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -46,7 +47,7 @@ def pins(purpose: str) -> list[Path]:
 
 def make_environment(python: Path) -> None:
     """Make the environment of this Python unless a working one is there."""
-    if python.exists():
+    if python.with_name("pip").exists():  # what is made last
         return
     check_python(sys.version_info)
     folder = python.parent.parent
@@ -56,18 +57,20 @@ def make_environment(python: Path) -> None:
 
 
 def pip(python: Path, *arguments: str) -> None:
-    """Call pip; of what it does, downloads of a megabyte and more are shown."""
+    """Call pip; of what it does, show downloads of a megabyte and more, and how long they took."""
     command = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
     command += ["--progress-bar", "off", *arguments]
     if not sys.dont_write_bytecode:  # half of the time; what is imported is compiled then, once
         command.append("--no-compile")
-    lines = []
+    lines, start = [], time.time()
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, text=True, **pipes) as process:
         for line in process.stdout or ():
             lines.append(line)
             if line.rstrip().endswith((" MB)", " GB)")):
                 print(line.rstrip(), flush=True)
+            if line.startswith("Installing collected packages"):  # when all is downloaded
+                print(f"  downloaded in {time.time() - start:.0f} s", flush=True)
     if process.returncode:
         sys.stderr.writelines(lines[-20:])
         refuse("pip could not install what the project needs (see above)")
@@ -80,12 +83,18 @@ def main() -> None:
     python = folder / "bin" / "python"
     make_environment(python)
     print(f"Installing what {purpose} needs into {folder.name}", flush=True)
+    start = time.time()
     pip(python, "--require-hashes", *(word for path in pins(purpose) for word in ("-r", str(path))))
     pip(python, "--no-build-isolation", "-e", f"{ROOT}{PURPOSES[purpose]}")
     if purpose != "pages" and not sys.dont_write_bytecode:  # or all that start together compile it
         loading = "from proofbook.runners.core.ranks.process import preload; preload()"
         subprocess.call([str(python), "-c", loading], cwd=str(ROOT))
+    print(f"Installed in {time.time() - start:.0f} s, downloads included", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        print("stopped; the next call installs the rest", file=sys.stderr)
+        sys.exit(130)

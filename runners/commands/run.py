@@ -11,10 +11,12 @@ beside its runs is added: it loads torch, and reads the machine after each exper
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from proofbook.runners.commands.side_by_side import SideBySide
 from proofbook.runners.core.declared.experiment import check_names, find, runs_named
 from proofbook.runners.core.measuring import measure, quiet
 from proofbook.runners.core.measuring.endings import UnfinishedError, is_full
@@ -239,30 +241,38 @@ def _measure(
     One that `in_turn` has left out has no such runs.
     """
     unfinished: dict[str, list[str]] = {}
-    left_out = {runs.experiment.name for runs in waiting}
+    reference, several = request.as_reference, len(waiting) > 1
+    left = {runs.experiment.name: expected_seconds(runs, where, reference) for runs in waiting}
     progress = _Named() if any("." in name for name in request.names) else Progress()
-    if len(waiting) > 1:
-        seconds = sum(expected_seconds(runs, where, request.as_reference) for runs in waiting)
+    seconds, num_runs, num_ended = sum(left.values()), sum(len(o.measured) for o in waiting), 0
+    if several:
         progress.line(f"{len(waiting)} experiments, which last took {seconds / 60:.1f} min")
+    start = time.monotonic()
     readings = Readings()
     readings.begin()  # before processes of ours load torch
-    with Launcher(accelerator.kind()) as launcher:
+    device = accelerator.kind()
+    with SideBySide() if several and device == "cpu" else Launcher(device) as launcher:
         launcher.is_short = request.short
         declared = (runs.experiment.runs[name] for runs in waiting for name in runs.measured)
         launcher.prepare(sorted({name for declaration in declared for name in declaration.passes}))
         for runs in in_turn(waiting, launcher):
             name = runs.experiment.name
-            left_out.remove(name)
+            if num_ended:
+                pace = (time.monotonic() - start) / (seconds - sum(left.values()))
+                minutes = max(1, round(pace * sum(left.values()) / 60))
+                progress.line(f"{num_ended} of {num_runs} runs have ended, {minutes} min left")
+            num_ended += len(runs.measured)
+            del left[name]
             if unfinished and (launcher.is_full() or is_full(where)):
                 unfinished[name] = [name]  # it waits until there is space again
                 continue
             try:
-                measure.measure(
-                    runs, launcher, progress, as_reference=request.as_reference, readings=readings
-                )
+                if isinstance(launcher, SideBySide):
+                    launcher.run_ahead(runs, _known(runs, where))
+                measure.measure(runs, launcher, progress, as_reference=reference, readings=readings)
             except UnfinishedError as error:
                 unfinished[name] = list(error.causes)
-    return unfinished | {name: [] for name in sorted(left_out)}
+    return unfinished | {name: [] for name in sorted(left)}
 
 
 def estimates(waiting: Sequence[Pending], where: Path, as_reference: bool = False) -> list[str]:
@@ -275,7 +285,7 @@ def estimates(waiting: Sequence[Pending], where: Path, as_reference: bool = Fals
     lines, known, total_seconds, num_runs = [], list[Run](), LOADING_SECONDS, 0
     for experiment in waiting:
         name, measured = experiment.experiment.name, len(experiment.measured)
-        runs = _known(experiment, where)
+        runs = [*_known(experiment, where).values()]
         seconds = _seconds(runs, as_reference)
         lines.append(_line(name, measured, runs, seconds, experiment.reason))
         known += runs
@@ -286,7 +296,7 @@ def estimates(waiting: Sequence[Pending], where: Path, as_reference: bool = Fals
 
 def expected_seconds(waiting: Pending, where: Path, as_reference: bool = False) -> float:
     """The estimated seconds of an experiment, by its last runs here, else on the reference."""
-    return _seconds(_known(waiting, where), as_reference)
+    return _seconds([*_known(waiting, where).values()], as_reference)
 
 
 def _seconds(runs: Sequence[Run], as_reference: bool) -> float:
@@ -302,8 +312,8 @@ def _seconds(runs: Sequence[Run], as_reference: bool) -> float:
     return seconds
 
 
-def _known(waiting: Pending, where: Path) -> list[Run]:
-    """The last measurements of pending runs, from here or else from the reference machine."""
+def _known(waiting: Pending, where: Path) -> dict[str, Run]:
+    """By name: the last measurements of pending runs, of here, else of the reference machine."""
     known: dict[str, Run] = {}
     for folder in (*reversed(machine.references()), where):
         try:
@@ -311,7 +321,7 @@ def _known(waiting: Pending, where: Path) -> list[Run]:
         except TraceError:
             continue
         known |= {name: run for name, run in runs.items() if run.status != "skipped"}
-    return [known[name] for name in waiting.measured if name in known]
+    return {name: known[name] for name in waiting.measured if name in known}
 
 
 def _line(name: str, num_runs: int, known: Sequence[Run], seconds: float, reason: str = "") -> str:

@@ -1,6 +1,6 @@
 """Costs as ratios, each against the plain way of doing the same, in one run: `make bench`.
 
-python -m tests.bench [commands] [meters] [serve] [verify]
+python -m tests.bench [commands] [meters] [serve] [site] [verify]
 """
 
 import importlib
@@ -11,6 +11,7 @@ BENCHES = {
     "commands": "`list` and `check`, against an interpreter that imports pydantic, jinja2 and yaml",
     "meters": "a step under each meter, against the same step without it",
     "serve": "from a saved edit to the page that shows it, under `mkdocs serve --dirty`",
+    "site": "`make site` in a fresh clone until pages can be opened, against a build of them",
     "verify": "a step watched by `runners verify`, against the same step without it",
 }
 

@@ -71,10 +71,16 @@ def run(launcher: Launcher, _runs: dict[tuple[str, str], Run]) -> Callable[[str,
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher) -> Path:
-    """This machine's folder of traces, elsewhere; commands take the launcher of the session."""
+    """This machine's folder of traces, elsewhere; commands take the launcher of the session.
+
+    Where they measure several experiments, they make one of their own, with lanes.
+    """
+    leave = Launcher.__exit__
     monkeypatch.setattr(machine, "TRACES", tmp_path)
     monkeypatch.setattr(machine, "THIS_MACHINE", tmp_path / "this-machine")
     monkeypatch.setattr(running, "Launcher", lambda _: launcher)
-    monkeypatch.setattr(Launcher, "__exit__", lambda *_: None)
+    monkeypatch.setattr(
+        Launcher, "__exit__", lambda own, *error: None if own is launcher else leave(own, *error)
+    )
     monkeypatch.setattr(launcher, "is_short", False)  # which a command may set, for this test alone
     return measure.folder()
