@@ -263,6 +263,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             return next(filter(None, map(files.get_file_from_path, paths)), None)
 
         self.pages = [file.page for file in files.documentation_pages() if file.page]
+        env.filters["named_sections"] = page_html.named_sections
         env.globals.update(
             topics=[f"topics/{topic.id}/index.md" for topic in self.book.topics],
             picture_of=picture_of,
