@@ -40,7 +40,7 @@ LOCAL_SCHEMES = ("file:", "data:", "blob:", "about:")
 # What `_fixed_work` took on the reference machine while nothing else ran.
 NOMINAL_SECONDS = 0.1
 MOST_SLOWNESS = 4.0  # what hangs on a busy machine ends, too
-# Fixtures that build the whole book, for which a test has this long; the first that asks builds.
+# Fixtures that build the whole book; a test has this long for them, and one of `make soak`.
 BUILDS, BUILD_SECONDS = {"built_site", "measured_book"}, 1200
 BROWSER_SECONDS = 30  # Playwright's own patience
 POLL_SECONDS = 0.05
@@ -120,7 +120,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(ROOT / "tests" / "site"):
             item.add_marker("builds")
         own = item.get_closest_marker("timeout")
-        seconds = own.args[0] if own else BUILD_SECONDS if BUILDS & _fixtures(item) else None
+        is_long = BUILDS & _fixtures(item) or item.get_closest_marker("soak")
+        seconds = own.args[0] if own else BUILD_SECONDS if is_long else None
         if seconds:  # it grows as that of others
             item.add_marker(pytest.mark.timeout(seconds * slowness()), append=False)
     items.sort(key=lambda item: _turn(item.path))
