@@ -68,7 +68,7 @@ bench: .venv/.test  ## what meters and `verify` cost a step, commands and an edi
 soak: .venv/.test  ## what takes long: outcomes repeated, 200 kills, property tests from a new seed (ARGS='-k killed --kills 20')
 	@$(PY) -m pytest tests/soak -m soak -s $(ARGS)
 
-pythons: .venv/.test  ## a smoke run on the oldest and the newest Python found here, but not on that of .venv
+pythons: .venv/.test  ## a smoke run on the oldest and the newest Python found here but that of .venv, and `quick` on the newest
 	@$(PY) requirements/pythons.py
 
 wheel:  ## build dist/proofbook-*.whl, and try it in a new environment, as a user would (PYTHON=python3.13)

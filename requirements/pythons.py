@@ -1,11 +1,12 @@
 """Try the project on the oldest and the newest Python of this machine, but not that of `.venv`.
 
-`make pythons`. Finds CPython 3.11 and later in the folders of `pyenv` and `uv` and on the path. The
+`make pythons`. Finds CPython 3.11 and later in the folders of `pyenv` and `uv` and on the path. All
 tests run on that of `.venv`; each other one that is the oldest or the newest gets an environment
 such as `.pythons/3.12` and runs the smoke: `check` of the content, one experiment with its metered
-passes, a plan, the tests of the memory meter. The torch that pip installs by default
-is another build than that of `.venv`. Exits 1 where a smoke failed; a Python for which pip finds no
-packages is named as not tried.
+passes, a plan, the tests of the memory meter. The newest then runs `make quick`, unless `--smoke`
+is given, as the gate does. The torch that pip installs by default is another build than that of
+`.venv`. Exits 1 where one of these failed; a Python for which pip finds no packages is named as not
+tried.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ SMOKE = {
     "plan": ["-m", "runners", "plan", "for", "gpt2-124m", "--devices", "2", "--strategies", "fsdp"],
     "meter": ["-m", "pytest", "-q", "-p", "no:cacheprovider", METER],
 }
+QUICK = "quick"
 NAME = "python3.[0-9][0-9]"
 
 
@@ -51,10 +53,11 @@ def set_up(python: Path, folder: Path) -> bool:
 
 
 def smoke(python: Path, name: str) -> bool:
-    """Whether a command of the smoke passes; its output is shown where it failed."""
+    """Whether a command of the smoke, or `make quick`, passes; shows its output where it failed."""
+    command = ["make", name, f"PY={python}"] if name == QUICK else [python, *SMOKE[name]]
     with tempfile.TemporaryDirectory() as traces:
         done = subprocess.run(
-            [python, *SMOKE[name]],
+            command,
             cwd=ROOT,
             env={**os.environ, **({"PROOFBOOK_TRACES": traces} if name == EXPERIMENT else {})},
             capture_output=True,
@@ -68,13 +71,14 @@ def smoke(python: Path, name: str) -> bool:
 
 def main() -> int:
     """Try what `pythons` found, and print what came of it."""
-    failed = False
-    for version, python in pythons().items():
+    failed, found = False, pythons()
+    newest = "" if "--smoke" in sys.argv else max(found, default="")
+    for version, python in found.items():
         folder = ROOT / ".pythons" / version
         if not set_up(python, folder):
             print(f"{version}: not tried: pip found no packages")
             continue
-        for name in SMOKE:
+        for name in [*SMOKE, *[QUICK] * (version == newest)]:
             started = time.monotonic()
             passed = smoke(folder / "bin" / "python", name)
             failed = failed or not passed

@@ -39,6 +39,9 @@ SERVE = ("serve", "--dirty", "--no-strict", "--dev-addr")  # as `make serve` cal
 LOCAL_SCHEMES = ("file:", "data:", "blob:", "about:")
 # What `_fixed_work` took on the reference machine while nothing else ran.
 NOMINAL_SECONDS = 0.1
+MOST_SLOWNESS = 4.0  # what hangs on a busy machine ends, too
+# Fixtures that build the whole book; a test has this long for them, and one of `make soak`.
+BUILDS, BUILD_SECONDS = {"built_site", "measured_book"}, 1200
 BROWSER_SECONDS = 30  # Playwright's own patience
 POLL_SECONDS = 0.05
 # What a clone's first `make site` measures: what the README's commands name, and a shaped network.
@@ -66,12 +69,13 @@ def _fixed_work() -> float:
 
 @cache
 def slowness() -> float:
-    """How many times longer a fixed piece of work takes here and now; at least 1.
+    """How many times longer a fixed piece of work takes here and now; from 1 to `MOST_SLOWNESS`.
 
     Measured once for a session. Tests wait for events; only what somebody else's library insists
     on ending after a time, such as Playwright's waits, is multiplied by this.
     """
-    return max(1.0, max(_fixed_work() for _ in range(3)) / NOMINAL_SECONDS)
+    slowest = max(_fixed_work() for _ in range(3))
+    return min(max(1.0, slowest / NOMINAL_SECONDS), MOST_SLOWNESS)
 
 
 def wait_until(
@@ -115,9 +119,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(ROOT / "tests" / "site"):
             item.add_marker("builds")
-        if own := item.get_closest_marker("timeout"):  # a test's own time grows as that of others
-            item.add_marker(pytest.mark.timeout(own.args[0] * slowness()), append=False)
+        own = item.get_closest_marker("timeout")
+        is_long = BUILDS & _fixtures(item) or item.get_closest_marker("soak")
+        seconds = own.args[0] if own else BUILD_SECONDS if is_long else None
+        if seconds:  # it grows as that of others
+            item.add_marker(pytest.mark.timeout(seconds * slowness()), append=False)
     items.sort(key=lambda item: _turn(item.path))
+
+
+def _fixtures(item: pytest.Item) -> set[str]:
+    return {*getattr(item, "fixturenames", ())}
 
 
 @pytest.hookimpl(wrapper=True)

@@ -34,10 +34,10 @@ def ran(tmp_path_factory):
     titles = ("Add an experiment", "Add a page")
     commands = [line for title in titles for line in _commands(_section(title))]
     once = [one for at, one in enumerate(commands) if one not in commands[at + 1 :]]
-    return clone, {command: _tried(command, clone) for command in once}  # `check` sees all of it
+    return clone, {command: tried(command, clone) for command in once}  # `check` sees all of it
 
 
-def _tried(command, clone):
+def tried(command, clone):
     done = pasted(command, clone)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
@@ -72,12 +72,3 @@ def test_its_law_is_the_example_and_holds_on_both_runs(ran):
 def test_the_example_is_the_template_which_make_check_passes(ran):
     experiments = ran[0] / "runners" / "experiments"
     assert (experiments / "widths.py").read_text() == (experiments / "_template.py").read_text()
-
-
-@pytest.mark.ranks
-@pytest.mark.builds
-def test_a_strict_build_shows_and_marks_what_only_this_machine_has_measured(ran):
-    clone = ran[0]
-    _tried("make pages", clone)
-    page = (clone / "site" / "html" / "evidence" / "widths.html").read_text()
-    assert "Not measured on the reference machine." in page

@@ -5,7 +5,6 @@ Commands run in a fresh clone that shares this environment, after its first `mak
 
 import json
 import re
-import shutil
 
 import pytest
 
@@ -98,16 +97,3 @@ def test_make_site_builds_the_page_that_it_says_to_open(first_site, measured_boo
     page = measured_book / "site" / "html" / "index.html"
     assert first_site["stdout"].splitlines()[-1] == f"Open {page}"
     assert page.is_file()
-
-
-@pytest.mark.ranks
-def test_tests_after_make_site_read_the_committed_book_alone(measured_book):
-    """Own traces and a try lie in the clone, and tests read no more than before."""
-    content = measured_book / "content"
-    own = (content / "traces" / "this-machine").read_text().strip()
-    (content / "tries").mkdir(exist_ok=True)
-    shutil.copy2(content / "traces" / own / "ddp.json", content / "tries" / "ddp.single-0.json")
-    tests = "-n 0 -q tests/generator/test_committed.py -k book_that_tests"
-    done = pasted(f".venv/bin/python -m pytest {tests}", measured_book)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 passed" in done.stdout

@@ -5,6 +5,7 @@ Files of content/ are read as authors and editors leave them; their mistakes are
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -75,10 +76,13 @@ def sort_errors(errors: Iterable[ContentError]) -> list[ContentError]:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """The end of a message: `; did you mean 'stem'?`, else the known words; '' if over 12."""
-    names = sorted(known)
-    if close := near(word, names):
+    names = tuple(sorted(known))
+    if close := _near(word, names):
         return f"; did you mean {close!r}?"
     return f"; known: {', '.join(names)}" if 0 < len(names) <= 12 else ""
+
+
+_near = lru_cache(maxsize=4096)(near)  # of an expression that is tried on hundreds of runs
 
 
 def visible_files(folder: Path, pattern: str) -> list[Path]:

@@ -56,8 +56,9 @@ class Press:
     evidence: Evidence
     others: dict[str, OtherOutcomes]
 
-    def __init__(self) -> None:
-        """Begin."""
+    def __init__(self, tell: Callable[[int, int], None] = lambda done, of: None) -> None:
+        """Begin; `tell` is called with the number of pages printed, and of those to print."""
+        self.tell = tell
         self.sheets: dict[str, Sheet] = {}
         self.pages: dict[str, Page] = {}
         self.shared: dict[str, _Texts] = {}
@@ -118,7 +119,10 @@ class Press:
         for is_listed in (True, False):  # lessons and pages by hand first, because others list them
             group = [sheet for sheet in planned if _is_listed(sheet) is is_listed]
             to_print = [s for s in group if s.path not in kept or s.path.startswith(under)]
-            new = dict(zip([s.path for s in to_print], _print_all(to_print, gathered), strict=True))
+            new = dict[str, _PageOrMistakes]()
+            for sheet, page in zip(to_print, _print_all(to_print, gathered), strict=True):
+                new[sheet.path] = page
+                self.tell(len(pages) + len(new), len(planned))
             for sheet in group:
                 match new.get(sheet.path) or kept[sheet.path]:
                     case Page() as page:
@@ -161,14 +165,14 @@ def _path_conflicts(planned: Sequence[Sheet]) -> Iterator[ContentError]:
             yield ContentError(sheet.source or sheet.path, 0, 0, f"{TAKEN}{of}; choose another")
 
 
-def _print_all(planned: Sequence[Sheet], gathered: Gathered) -> list[_PageOrMistakes]:
+def _print_all(planned: Sequence[Sheet], gathered: Gathered) -> Iterator[_PageOrMistakes]:
     """The page of each sheet, or its mistakes. Processes share the work where they may be forked.
 
     That is on Linux, before a thread runs (MkDocs serves with some): a fork copies no other thread,
     and what one held stays locked.
     """
     make = partial(_page_or_mistakes, planned, gathered)
-    places = range(len(planned))
+    places, done = range(len(planned)), 0
     num_processes = min(num_cores(), len(planned) // FEWEST)
     may_fork = sys.platform == "linux" and active_count() == 1
     if may_fork and num_processes > 1:
@@ -177,11 +181,13 @@ def _print_all(planned: Sequence[Sheet], gathered: Gathered) -> list[_PageOrMist
             environment().get_template(template)  # compiled once, for all processes
         try:
             with ProcessPoolExecutor(num_processes, get_context("fork"), begin) as pool:
-                return list(pool.map(_print_inherited, places))
+                for page in pool.map(_print_inherited, places):
+                    done += 1
+                    yield page
         except (OSError, RuntimeError):  # none can be forked, or somebody ended one
             for process in active_children():
                 process.kill()
-    return [make(place) for place in places]
+    yield from map(make, places[done:])
 
 
 def _page_or_mistakes(planned: Sequence[Sheet], gathered: Gathered, place: int) -> _PageOrMistakes:

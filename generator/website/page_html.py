@@ -23,6 +23,7 @@ from proofbook.generator.printing.markdown import ALIGNED
 _LINK = re.compile(r'<a\b[^>]*?\bhref="([^"]*)"')
 _ID_OR_NAME = re.compile(r'\s(?:id|name)="([^"]*)"')
 _TO_MARKDOWN = re.compile(r'href="([^":#?]+\.md)(?=["#])')
+_SECTION = re.compile(r'aria-labelledby="(\w+)_label"([^>]*>\s*<label class="md-nav__title")')
 _HTML = markdown.util.HTML_PLACEHOLDER_RE
 
 
@@ -34,6 +35,11 @@ def ids(html: str) -> frozenset[str]:
 def relinked(html: str, address_of: Callable[[str], str]) -> str:
     """HTML whose links to Markdown files lead to the addresses of their pages."""
     return _TO_MARKDOWN.sub(lambda link: f'href="{address_of(link[1])}', html)
+
+
+def named_sections(nav: str) -> str:
+    """Material's drawer, in which each section is named by its title and not by its button."""
+    return _SECTION.sub(r'aria-labelledby="\1_title"\2 id="\1_title"', nav)
 
 
 def last_level(html: str) -> int:

@@ -19,9 +19,11 @@ import itertools
 import logging
 import os
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Literal
@@ -62,6 +64,7 @@ BOOK = "content"  # the folder of a book, beside mkdocs.yml
 LLMS = "llms.txt"  # the list of all pages as Markdown, as llmstxt.org has it
 GENERATOR = Path(__file__).resolve().parents[1]
 SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second
+SECONDS_OF_SILENCE = 5.0  # at most, while a person waits for a build
 SECONDS_OF_QUIET = 0.05  # before a build, since an editor may save in several steps
 OVERRIDES = Path(__file__).resolve().parent / "overrides"  # our own templates
 SURPRISES = "_PROOFBOOK_SURPRISES"  # set by `make site`, which ends with 1 where a run surprised
@@ -139,7 +142,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         self.mistakes = ""
         self.shows_mistakes = False
         self.root = self.content = Path()
-        self.press = Press()
+        self.press = Press(partial(self._tell, "printed"))
         self.markup = page_html.SiteMarkup()
         self.searched: dict[str, str] = {}  # of pages by hand, what is Markdown
         self.book: Book
@@ -149,6 +152,9 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         self.files: dict[Path, tuple[int, int]] = {}  # as they were when the pages were printed
         self.html = ""  # of the page that MkDocs reads, or what the search may not see of it
         self.held = ExitStack()  # what no other build may write meanwhile
+        self.told = 0.0  # when somebody who waits was last told how far a build is
+        self.num_built = 0
+        self.env: Environment | None = None  # with the theme's templates, compiled
         atexit.register(gc.freeze)  # looking through a whole book once more would take a second
 
     def begin(self, root: Path, settings: ProofbookConfig, config: MkDocsConfig) -> None:
@@ -167,7 +173,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         Raises:
             ContentAbort: the content has errors, or the disk refused, and no good pages exist.
         """
-        self.mistakes = ""
+        self.mistakes, self.num_built, self.told = "", 0, time.monotonic()
         gc.disable()  # what a build makes stays, and looking through it takes long
         try:
             self.held.enter_context(publish.locked(Path(config.docs_dir)))
@@ -176,6 +182,12 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             self._refuse(str(errors))
         except OSError as error:
             self._refuse(f"{error.filename or config.docs_dir}: {error.strerror}; build again")
+
+    def _tell(self, what: str, num_done: int, of: int) -> None:
+        """Say every few seconds how many pages are done."""
+        if time.monotonic() > self.told + SECONDS_OF_SILENCE:
+            log.info(f"{num_done} of {of} pages {what}")
+            self.told = time.monotonic()
 
     def _refuse(self, mistakes: str) -> None:
         """End a build with mistakes; while serving, go on with the last good pages, if any."""
@@ -263,6 +275,10 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             return next(filter(None, map(files.get_file_from_path, paths)), None)
 
         self.pages = [file.page for file in files.documentation_pages() if file.page]
+        if self.env and vars(self.env.loader) == vars(env.loader):
+            env = self.env  # compiling what no edit changed would take a fifth of an author's wait
+        self.env, env.auto_reload = env, True
+        env.filters["named_sections"] = page_html.named_sections
         env.globals.update(
             topics=[f"topics/{topic.id}/index.md" for topic in self.book.topics],
             picture_of=picture_of,
@@ -381,6 +397,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
 
     def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> None:
         """Write the Markdown of a page beside where MkDocs writes the page."""
+        self.num_built += 1
+        self._tell("built", self.num_built, len(self.pages))
         name = page.file.dest_uri
         printed = self.press.pages.get(page.file.src_uri)
         footnotes, command = (printed.footnotes, printed.command) if printed else ((), "")

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from tests.audit.tools import output, package
 from tests.conftest import ROOT
@@ -39,6 +41,7 @@ def vnu(site: Path, pages: Sequence[Path]) -> Iterator[tuple[str, str]]:
         extract = found.get("extract", "")
         if any(said in found["message"] and where in extract for said, where in OF_THE_THEME):
             continue
-        page = Path(found["url"].removeprefix("file:")).relative_to(site.resolve()).as_posix()
+        path = Path(url2pathname(urlsplit(found["url"]).path))
+        page = path.relative_to(site.resolve()).as_posix()
         excerpt = " ".join(extract.split())
         yield page, f"line {found.get('lastLine')}: {found['message']} In: {excerpt}"

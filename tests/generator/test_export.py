@@ -8,6 +8,7 @@ import io
 import re
 import sqlite3
 import zipfile
+from contextlib import closing
 from itertools import pairwise
 from xml.etree import ElementTree as ET
 
@@ -90,7 +91,8 @@ def test_a_deck_has_a_card_for_every_question_with_its_key(found, keys, real_evi
     with zipfile.ZipFile(io.BytesIO(content)) as package:
         (tmp_path / "cards").write_bytes(package.read("collection.anki2"))
         media = package.read("media").decode()
-    notes = sqlite3.connect(tmp_path / "cards").execute("select guid, flds from notes").fetchall()
+    with closing(sqlite3.connect(tmp_path / "cards")) as collection:
+        notes = collection.execute("select guid, flds from notes").fetchall()
     cards = {one.split("\x1f")[0]: one.split("\x1f")[3] for _, one in notes}
     assert cards.keys() == {one.id for one in found}
     assert len({guid for guid, _ in notes}) == len(cards)

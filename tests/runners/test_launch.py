@@ -26,7 +26,7 @@ from proofbook.runners.system.errors import LaunchError
 from proofbook.runners.traces.files import read
 from proofbook.runners.traces.summary import how_it_ended
 from tests.conftest import wait_until
-from tests.processes import OWN_EXPERIMENTS, marked, python, ran
+from tests.processes import OWN_EXPERIMENTS, marked, ran
 
 # Python takes memory for objects in arenas of 1 MiB; glibc's heap and page rounding are smaller.
 LITTLE_BYTES = 4 << 20
@@ -298,21 +298,3 @@ def test_a_failure_before_the_strategy_is_called_is_no_evidence_and_one_in_it_is
         assert (
             endings.why_not_measured(declaration, "timed", ends, tmp_path) is None
         ) == is_evidence
-
-
-@pytest.mark.ranks
-def test_a_system_that_is_not_linux_trains_and_meters_without_what_linux_offers(tmp_path):
-    """There a process with torch must not fork, and there is no `/proc`."""
-    own = {"PYTHONPATH": str(Path(__file__).parent / "no_linux"), "PROOFBOOK_TRACES": str(tmp_path)}
-    done = python("-m", "runners", "run", "elsewhere", **OWN_EXPERIMENTS, **own)
-    assert done.returncode == 0, done.stderr
-    (path,) = tmp_path.glob("*/elsewhere.json")
-    runs = read(path).runs
-    summed = runs["summed"]
-    assert (summed.status, summed.passes) == ("completed", ["timed", "metered"])
-    assert summed.printed == ["summed"]
-    assert [c.operation for c in summed.ranks[1].collectives] == ["all_reduce"]
-    memory = summed.ranks[0].memory
-    assert (memory.peak_bytes, memory.kernel_peak_bytes) == (3 * 4, None)
-    left_out = {name: run.reason for name, run in runs.items() if run.status != "completed"}
-    assert left_out == {"limited": "Darwin does not let a process limit its own data segment"}

@@ -1,5 +1,7 @@
 """Which Pythons `make pythons` finds, and what it says of each."""
 
+import sys
+
 import pytest
 
 from requirements import pythons
@@ -34,4 +36,9 @@ def test_a_failed_smoke_fails_and_one_that_pip_refuses_is_named(monkeypatch, cap
     del versions["3.93"]
     monkeypatch.setattr(pythons, "smoke", lambda python, name: True)
     assert pythons.main() == 0
-    assert "3.91: meter passed" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "3.91: meter passed" in said
+    assert "3.91: quick passed" in said
+    monkeypatch.setattr(sys, "argv", ["pythons.py", "--smoke"])  # as the gate
+    assert pythons.main() == 0
+    assert "quick" not in capsys.readouterr().out

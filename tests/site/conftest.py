@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shutil
+from collections import defaultdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,18 +68,39 @@ def kinds(built_site: Path) -> list[Path]:
     return of_each_kind(pages(built_site))
 
 
+MOST_ALIKE = 20  # of a family of more pages, each third is looked at in all widths
+
+
+@pytest.fixture(scope="session")
+def looked_at(built_site: Path, kinds: list[Path]) -> list[Path]:
+    """Pages to see at all widths: `kinds`, and of each large family a third; at soak, all pages.
+
+    A family is a folder or, of topics, a mode: sections of Deep, labs, experiments' evidence.
+    """
+    families = defaultdict(list)
+    for path in pages(built_site):
+        topic = path.parent.parent.name == "topics"
+        families[path.stem.partition("-")[0] if topic else path.parent].append(path)
+    few = (found[:: 3 if len(found) > MOST_ALIKE else 1] for found in families.values())
+    return sorted({*kinds, *chain(*few)})
+
+
 NUM_PARTS = 3  # into which the pages are divided, so that as many workers can look at them
 
 
 @pytest.fixture(scope="session")
 def seen(
-    built_site: Path, kinds: list[Path], browser: Browser, tmp_path_factory: pytest.TempPathFactory
+    built_site: Path,
+    kinds: list[Path],
+    looked_at: list[Path],
+    browser: Browser,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Any]:
     """What is seen of every page, by its path below the site; opened once in a session."""
 
     def made(folder: Path) -> Path:
-        part = int(folder.name[-1])
-        found = look_at(browser, built_site, pages(built_site)[part::NUM_PARTS], {*kinds})
+        own = pages(built_site)[int(folder.name[-1]) :: NUM_PARTS]
+        found = look_at(browser, built_site, own, {*looked_at}, kinds)
         folder.with_suffix(".json").write_text(json.dumps(found))
         return folder.with_suffix(".json")
 

@@ -7,10 +7,12 @@ pages that together have every kind. Windows are low, because what they show has
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.conftest import listen
+from tests.site.axe import RULES, violations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -21,11 +23,23 @@ DESK, PHONE, LAPTOP, SMALL = "1280", "390", "640", "320"  # a laptop's window at
 PAPER = "718"  # pixels of a sheet between its margins
 WIDE = ("fits", "edges", "tables", "unreachable", "drawings")
 PLAYED = "topics/"  # plans have states in hundreds
+MOST_BY_AXE = 10  # pages, since it takes longer than all else
 FEW_COLUMNS = 4  # are no wider than paper
 
 
-def look_at(browser: Browser, site: Path, paths: list[Path], kinds: set[Path]) -> dict[str, Any]:
-    """What was found of each page, by its path below the site."""
+def look_at(
+    browser: Browser, site: Path, paths: Sequence[Path], looked_at: set[Path], kinds: Sequence[Path]
+) -> dict[str, Any]:
+    """What was found of each page, by its path below the site.
+
+    Args:
+        browser: in which they are opened.
+        site: the folder of the book.
+        paths: of all pages; each is asked once, as it opens on a desk.
+        looked_at: those that are asked at all widths and on paper.
+        kinds: those of them that are asked what depends on the kinds of their elements, too; axe
+            is asked of the first, which have most kinds, and by `make audit` of all.
+    """
     complaints: list[str] = []
     page = browser.new_page()
     listen(page, complaints)
@@ -33,14 +47,37 @@ def look_at(browser: Browser, site: Path, paths: list[Path], kinds: set[Path]) -
     found = {}
     for path in paths:
         name = path.relative_to(site).as_posix()
-        found[name] = _looked_at(page, path, is_kind=path in kinds)
+        page.set_viewport_size({"width": int(DESK), "height": LOW})
+        page.goto(path.as_uri())
+        found[name] = one = _opened(page)
+        if path in looked_at:
+            by_axe = path in kinds[:MOST_BY_AXE]
+            tops, looks = _looked_at(
+                page, one["counts"], path, is_kind=path in kinds, by_axe=by_axe
+            )
+            one["tops"] |= tops
+            one["looks"] |= looks
         found[name]["complaints"] = complaints.copy()
         complaints.clear()
     page.close()
     return found
 
 
-def _looked_at(page: Page, path: Path, *, is_kind: bool) -> dict[str, Any]:
+def _opened(page: Page) -> dict[str, Any]:
+    """A page as it opens on a desk."""
+    seen: dict[str, Any] = page.evaluate("seen.ask", ["words", "levels", "counts", "top"])
+    if seen["counts"]["stages"]:
+        page.emulate_media(media="print")
+        seen |= page.evaluate("seen.ask", ["unprinted"])
+        page.emulate_media(media="screen")
+    return {**seen, "tops": {DESK: seen.pop("top")}, "looks": {}}
+
+
+def _looked_at(
+    page: Page, counts: dict[str, int], path: Path, *, is_kind: bool, by_axe: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """By width, where the top of the open page stands, and what is wrong with everything open."""
+
     def turn(width: str, media: Any = "screen") -> None:
         page.evaluate("document.body.style.display = 'none'")  # nothing is laid out on the way
         page.emulate_media(media=media)
@@ -50,23 +87,17 @@ def _looked_at(page: Page, path: Path, *, is_kind: bool) -> dict[str, Any]:
         found: dict[str, Any] = page.evaluate("seen.ask", asked)
         return found
 
-    turn(DESK)
-    page.goto(path.as_uri())
-    seen = ask("words", "levels", "counts", "top")
-    tops, counts = {DESK: seen.pop("top")}, seen["counts"]
-    if counts["stages"]:
-        page.emulate_media(media="print")
-        seen |= ask("unprinted")
-        page.emulate_media(media="screen")
     plays = ["plays"] * bool(counts["plays"] and PLAYED in path.as_posix())
     page.evaluate("seen.open()")
-    looks = {DESK: ask(*WIDE, *plays)}
+    tops, looks = {}, {DESK: ask(*WIDE, *plays)}
     if is_kind or counts["columns"] > FEW_COLUMNS:
         turn(PAPER, media="print")
         looks[PAPER] = ask("fits")
     turn(PHONE)
     looks[PHONE] = ask(*WIDE, *plays, "top")
     tops[PHONE] = looks[PHONE].pop("top")
+    if by_axe:
+        looks[PHONE]["rules"] = violations(page, RULES)
     if is_kind:
         turn(LAPTOP)
         tops[LAPTOP] = ask("top")["top"]
@@ -75,7 +106,7 @@ def _looked_at(page: Page, path: Path, *, is_kind: bool) -> dict[str, Any]:
     if is_kind or plays:
         turn(SMALL)
         looks[SMALL] = ask("fits", *plays)
-    return {**seen, "tops": tops, "looks": looks}
+    return tops, looks
 
 
 def found_at(seen: dict[str, Any], asked: str, *inside: str) -> dict[tuple[str, str], list[str]]:
@@ -89,3 +120,8 @@ def found_at(seen: dict[str, Any], asked: str, *inside: str) -> dict[tuple[str, 
             if wrong:
                 found[name, width] = wrong[:3]
     return found
+
+
+def looks(seen: dict[str, Any], width: str) -> list[dict[str, Any]]:
+    """What was found at a width, of each page that was asked there."""
+    return [one["looks"][width] for one in seen.values() if width in one["looks"]]

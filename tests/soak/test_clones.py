@@ -1,10 +1,11 @@
-"""Whole books: measured by a newcomer, measured again in part, and built by ProperDocs.
+"""Whole books: measured by a newcomer, tested, measured again in part, and built by ProperDocs.
 
 ProperDocs continues MkDocs, and would take its place.
 """
 
 import random
 import shlex
+import shutil
 
 import pytest
 
@@ -12,6 +13,7 @@ from proofbook.generator.printing.sources import PYTHON
 from tests.clones import cloned, pasted
 from tests.conftest import build_with, copy_of_the_book
 from tests.sampled import paths, short_runs
+from tests.test_contributing import ran, tried  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.soak, pytest.mark.builds]
 
@@ -43,3 +45,22 @@ def test_properdocs_writes_every_file_that_mkdocs_writes_to_the_byte(tmp_path):
     assert len(ours) > 100
     assert theirs.keys() == ours.keys()
     assert [name for name in ours if ours[name].read_bytes() != theirs[name].read_bytes()] == []
+
+
+def test_a_strict_build_shows_and_marks_what_only_this_machine_has_measured(ran):  # noqa: F811
+    clone = ran[0]
+    tried("make pages", clone)
+    page = (clone / "site" / "html" / "evidence" / "widths.html").read_text()
+    assert "Not measured on the reference machine." in page
+
+
+def test_tests_after_make_site_read_the_committed_book_alone(measured_book):
+    """Own traces and a try lie in the clone, and tests read no more than before."""
+    content = measured_book / "content"
+    own = (content / "traces" / "this-machine").read_text().strip()
+    (content / "tries").mkdir(exist_ok=True)
+    shutil.copy2(content / "traces" / own / "ddp.json", content / "tries" / "ddp.single-0.json")
+    tests = "-n 0 -q tests/generator/test_committed.py -k book_that_tests"
+    done = pasted(f".venv/bin/python -m pytest {tests}", measured_book)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout

@@ -17,6 +17,11 @@ def kinds(built_site):
     return pages(built_site)
 
 
+@pytest.fixture(scope="session")
+def looked_at(built_site):
+    return pages(built_site)
+
+
 @pytest.fixture
 def searches():
     return SEARCHES
