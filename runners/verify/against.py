@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import importlib.util
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from importlib.machinery import PathFinder
@@ -243,11 +244,15 @@ def _groups(first: Updates, count: int, *, is_stated: bool) -> list[list[int]]:
     )
     if count == 1 and not is_stated:
         return inputs if len({*map(len, inputs)}) == 1 else [[r] for r in first]
-    count = len(first) if count == 1 else count
+    own = {tuple(f.group) for update in first.values() for f in update.forwards[:1]}
+    together = [[*group] for group in sorted(own)]  # ranks with which a module communicates
+    if sorted(itertools.chain(*together)) != sorted(first):
+        together = [list(first)]
+    count = len(together[0]) if count == 1 else count
     is_known = len(values) == count and len({*map(len, values)}) == 1  # who holds which part
     place = {r: index if is_known else r for index, same in enumerate(values) for r in same}
     columns = [[*column] for column in zip(*values, strict=True)] if is_known else []
-    for groups in (inputs, columns, [list(first)]):
+    for groups in (inputs, columns, together, [list(first)]):
         if not groups or any({len({place[r] for r in g}), len(g)} != {count} for g in groups):
             continue
         if is_stated or all(any({*group} <= {*same} for same in inputs) for group in groups):

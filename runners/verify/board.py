@@ -39,7 +39,8 @@ GATHER_SECONDS = 0.02
 # Besides tensors and plain values, what a record may hold.
 _CLASSES: list[Any] = [
     records.Clip, records.Forward, records.LocalPart, records.Loss, records.RankRecording,
-    records.RootRecord, records.ScriptFailure, records.Spec, records.UpdateRecord, Replay,
+    records.Resumed, records.RootRecord, records.ScriptFailure, records.Spec,
+    records.UpdateRecord, Replay,
 ]  # fmt: skip
 _PICKLED = ("batches", "inputs")  # which hold objects of the script's own classes
 _SLOTS, _SLOT_BYTES = 16, 512  # of the newest calls

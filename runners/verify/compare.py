@@ -238,12 +238,25 @@ class _ModuleComparison:
         outside = module.update(module.leaders[0], number).outside
         if outside:
             case.skip(f"{outside[0]}: the loss uses it outside of any module's forward pass")
+        if added_up := self._added_up(number):
+            why = f"{min(added_up)}: its optimizer steps in fewer updates, by gradients of several"
+            case.skip(why, is_lasting=True)
+        left_out = added_up.union(outside)
         expected = self._expected(number, replays)
-        names = [name for name in expected.exact if name not in outside]
+        names = [name for name in expected.exact if name not in left_out]
         if not all(bool(gradient.isfinite().all()) for gradient in expected.exact.values()):
             case.skip("gradients: those of one process are not finite either")
             return set()
-        return self._compare_gradients(number, names, expected) - set(outside) if names else set()
+        return self._compare_gradients(number, names, expected) - left_out if names else set()
+
+    def _added_up(self, number: int) -> set[str]:
+        """Parameters without a step in the update before, whose gradients this one adds to."""
+        before, update = (
+            self._module.update(self._module.first_rank, n) for n in (number - 1, number)
+        )
+        carried = update.carried.items() if number and before.has_step else ()
+        left = {name for name, part in carried if part and bool(part.local.any())}
+        return left - before.at_step.keys()
 
     def _expected(self, number: int, replays: Mapping[int, Replay]) -> Expected:
         """The gradients of all batches; that of a tied weight is the sum over all its places."""
@@ -419,7 +432,8 @@ class _ModuleComparison:
         updates = {r: own.updates[number] for r, own in module.records.items() if number}
         for rank, update in updates.items():
             carried = update.carried.items()
-            if names := [name for name, part in carried if part and bool(part.local.any())]:
+            names = [name for name, part in carried if part and bool(part.local.any())]
+            if names := [name for name in names if name not in self._added_up(number)]:
                 says = "holds the gradient of the update before"
                 case.find("not zeroed", says, update.backward_place, names, rank, number)
         for rank, update in updates.items():
@@ -438,11 +452,17 @@ class _ModuleComparison:
     def _find_wrong_schedule(self, number: int) -> None:
         """Find a scheduler that a resumed run has stepped again, or begun anew."""
         for rank, recording in self._recordings.items() if number == 0 else ():
-            steps, updates, place = recording.resumed or (0, 0, "")
-            if recording.resumed and (not steps or steps > _APART * updates):
-                says = f"before the first update here, a scheduler had stepped {steps} times, and "
-                says += f"its optimizer {updates}"
-                self._case.find("schedule not resumed", says, place, [], rank, number)
+            if (own := recording.resumed) is None:
+                continue
+            says = ""
+            if not own.steps or own.steps > _APART * own.updates:
+                says = f"before the first update here, a scheduler had stepped {own.steps} times, "
+                says += f"and its optimizer {own.updates}"
+            elif abs(own.rates[0] - own.rates[1]) > TOLERANCE * max(own.rates):
+                says = f"the scheduler's last learning rate is {own.rates[0]:.4g}, and the "
+                says += f"optimizer's {own.rates[1]:.4g}"
+            if says:
+                self._case.find("schedule not resumed", says, own.place, [], rank, number)
 
     @staticmethod
     def _are_dropped(updates: Sequence[UpdateRecord]) -> bool:

@@ -343,7 +343,8 @@ class ScriptCollectives:
     def begins(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
         """Announce a collective before its call; note why, if it divides a module by hand."""
         watch, file = self._watch, caller.f_code.co_filename
-        self.announce(name, *_group_and_size(name, [*args, *kwargs.values()]))
+        group, size = _group_and_size(name, [*args, *kwargs.values()])
+        self.announce(name, group, size)
         is_torch = file.startswith(TORCH) and "distributed/nn" not in file
         if not watch.is_recording or "barrier" in name or is_torch or is_number(name, args, kwargs):
             return
@@ -353,6 +354,8 @@ class ScriptCollectives:
         has_graph = any(tensor.requires_grad and tensor.numel() > 1 for tensor in tensors)
         if not (watch.depth or is_own or has_graph or is_transfer):
             return
+        if watch.depth and group and not watch.forward.group:
+            watch.forward.group = internals.ranks_of(group)
         if has_graph and is_script(caller) and not is_own:
             watch.recording.cuts.append(at)
             self.gathered[at] = [tensor for tensor in tensors if not tensor.requires_grad]

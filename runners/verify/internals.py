@@ -56,6 +56,7 @@ torch.distributed.pipelining distributed/pipelining/stage.py forward_one_chunk f
 training _tensor.py _backward_hooks
 training distributed/_functional_collectives.py {FUNCTIONAL}
 training distributed/algorithms/_checkpoint/checkpoint_wrapper.py torch_utils_checkpoint
+training distributed/distributed_c10d.py _resolve_process_group
 training nn/modules/module.py _forward_pre_hooks _call_impl
 training nn/parallel/distributed.py _DDPSink will_sync_module_buffers \
     require_backward_grad_sync _join_config
@@ -185,6 +186,12 @@ def group_name(given: Sequence[Any]) -> str:
         if is_axis or isinstance(value, dist.ProcessGroup | DeviceMesh):
             return str(functional_collectives._resolve_group_name(value))
     return str(getattr(dist.group.WORLD, "group_name", ""))
+
+
+def ranks_of(name: str) -> list[int]:
+    """The global ranks of the process group of this name."""
+    resolve: Any = getattr(dist.distributed_c10d, "_resolve_process_group")  # noqa: B009 undocumented
+    return list(dist.get_process_group_ranks(resolve(name)))
 
 
 def reducing_group(module: nn.Module) -> str:

@@ -162,6 +162,7 @@ class Forward:
     place: str = ""  # the script's line that called it
     backward: int | None = None  # the number of the backward pass that reached it
     chunk: int | None = None  # of a pipeline, the number of the microbatch
+    group: list[int] = field(default_factory=list)  # ranks with which the module communicates
     is_shared: bool = False  # peers need all its tensors, as of a module that is divided by hand
     nodes: dict[int, Any] = field(default_factory=dict)  # of the graph now, by number of output
     numbers: list[Tensor] = field(default_factory=list)  # that its collectives added up over ranks
@@ -322,6 +323,15 @@ class ScriptFailure(NamedTuple):
     text: str = ""  # of the line, after the two lines before it
 
 
+class Resumed(NamedTuple):
+    """Where a scheduler of a resumed run stands before the first watched update."""
+
+    steps: int  # that it has made
+    updates: int  # that its optimizer has made
+    place: str  # the script's line that steps it
+    rates: tuple[float, float] = (0.0, 0.0)  # its last learning rate, and its optimizer's
+
+
 @dataclass
 class RankRecording:
     """Everything that one rank recorded of the script."""
@@ -329,8 +339,7 @@ class RankRecording:
     roots: dict[str, RootRecord] = field(default_factory=dict)  # by key
     failure: ScriptFailure | None = None  # None where the script ended well, or was stopped by us
     is_stopped: bool = False  # by us
-    # A scheduler's steps and its optimizer's before the first watched update, if resumed; the line.
-    resumed: tuple[int, int, str] | None = None
+    resumed: Resumed | None = None
     is_whole: bool = False  # all updates are recorded
     waits: str = ""  # where, for ranks whose peers were stopped, or failed later
     refused: list[str] = field(default_factory=list)  # names of what is not supported

@@ -80,6 +80,7 @@ class Watch:
         self.collectives = ScriptCollectives(self)
         self._outside: set[int] = set()  # parameters that the loss reaches past all modules
         self._scheduled: Counter[int] = Counter()
+        self._known_schedulers = set[int]()
         self._other_terms: list[str] = []
         self._number = 0  # of the backward pass that added to the present gradients first
         self._random: tuple[Any, ...] = ()  # states of the generators after the last forward pass
@@ -426,12 +427,18 @@ class Watch:
 
     def scheduler_steps(self, scheduler: Any, *, is_part: bool = False) -> None:
         """A scheduler of the learning rate steps; keep where it stood in a resumed run."""
+        is_new = id(scheduler) not in self._known_schedulers
+        self._known_schedulers.add(id(scheduler))
         self._scheduled[id(scheduler)] += 1
         counts = [state.get("step", 0) for state in scheduler.optimizer.state.values()]
         before = int(max(counts, default=0)) - self._count
-        is_first = self._count == 1 and self.recording.resumed is None
-        if is_first and before > 0 and not is_part:
-            self.recording.resumed = scheduler.last_epoch, before, place()
+        resumed = self.recording.resumed
+        if self._count == 1 and resumed is None and before > 0 and not is_part:
+            rates = next(iter(getattr(scheduler, "_last_lr", ())), 0.0)
+            pair = float(rates), float(scheduler.optimizer.param_groups[0]["lr"])
+            self.recording.resumed = records.Resumed(scheduler.last_epoch, before, place(), pair)
+        elif resumed and is_new:  # two of them change one rate
+            self.recording.resumed = resumed._replace(rates=(0.0, 0.0))
 
     def before_step(self, optimizer: Optimizer) -> None:
         """Record gradients and settings before an optimizer's step; refuse a step in backward."""
