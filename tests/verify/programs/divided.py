@@ -71,8 +71,9 @@ class Shift(torch.autograd.Function):
 
     @staticmethod
     def forward(_, x, by=1):
-        rank, ranks, received = dist.get_rank(), dist.get_world_size(), torch.empty_like(x)
-        sends = dist.P2POp(dist.isend, x.contiguous(), (rank + by) % ranks)
+        rank, ranks, x = dist.get_rank(), dist.get_world_size(), x.contiguous()
+        received = torch.empty_like(x)
+        sends = dist.P2POp(dist.isend, x, (rank + by) % ranks)
         receives = dist.P2POp(dist.irecv, received, (rank - by) % ranks)
         for work in dist.batch_isend_irecv([sends, receives]):
             work.wait()
