@@ -243,10 +243,11 @@ class Interceptor:
         return value
 
     def _to_local(self, original: _Function, /, tensor: DTensor, *args: Any, **kwargs: Any) -> Any:
+        part = original(tensor, *args, **kwargs)
         if is_script(caller := _caller()):
             in_step = isinstance(caller.f_locals.get("self"), Optimizer)
-            self._watch.part_is_read(tensor, in_step=in_step)
-        return original(tensor, *args, **kwargs)
+            self._watch.part_is_read(tensor, part, in_step=in_step)
+        return part
 
     def _clip(self, name: str, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
         if not self._watch.is_recording:
@@ -379,6 +380,7 @@ class ScriptCollectives:
         if not watch.is_recording:
             return
         tensors = tensors_of((args, kwargs))
+        watch.parts_are_sent({tensor.data_ptr() for tensor in tensors})
         if watch.depth and is_number(name, args, kwargs):
             watch.forward.numbers.append(tensors[0].detach().clone())
         if not watch.is_idle or not is_script(caller):

@@ -42,7 +42,7 @@ _GUARDED = (
     "forward_begins", "before_ddp", "record_without_grad", "forward_ends", "_gradient_arrives",
     "backward_begins", "backward_ends", "stage_reduced", "backward_is_split", "keep_gradients",
     "gradients_clipped", "before_unscale", "before_zero_grad", "scheduler_steps", "before_step",
-    "part_is_read", "loss_is_scaled", "_keep_step", "checkpoint_read", "_finish",
+    "part_is_read", "parts_are_sent", "loss_is_scaled", "_keep_step", "checkpoint_read", "_finish",
 )  # fmt: skip
 
 
@@ -81,6 +81,7 @@ class Watch:
         self._outside: set[int] = set()  # parameters that the loss reaches past all modules
         self._scheduled: Counter[int] = Counter()
         self._known_schedulers = set[int]()
+        self._parts_read: dict[str, set[int]] = {}  # addresses of parts of gradients, by line
         self._other_terms: list[str] = []
         self._number = 0  # of the backward pass that added to the present gradients first
         self._random: tuple[Any, ...] = ()  # states of the generators after the last forward pass
@@ -380,15 +381,22 @@ class Watch:
         for root, update in self._pending():
             update.before_clipping = update.before_clipping or root.gradients()
 
-    def part_is_read(self, tensor: DTensor, *, in_step: bool) -> None:
+    def part_is_read(self, tensor: DTensor, part: Tensor, *, in_step: bool) -> None:
         """The script reads the local part of a tensor, which may be a gradient."""
         for root, _ in self._pending() if self.is_recording and self.is_idle else ():
             if not any(own.grad is tensor for own in root.parameters.values()):
                 continue
             if in_step:
                 root.record.steps_on_parts = place()
-            elif not self.recording.part_read:
-                self.recording.part_read = place()
+            else:
+                self._parts_read.setdefault(place(), set()).add(part.data_ptr())
+                self.recording.part_read = next(iter(self._parts_read))
+
+    def parts_are_sent(self, addresses: set[int]) -> None:
+        """A collective sends what was read: it is reduced by hand, and no norm is taken of it."""
+        kept = {at: own for at, own in self._parts_read.items() if not own & addresses}
+        if len(kept) < len(self._parts_read):
+            self._parts_read, self.recording.part_read = kept, next(iter(kept), "")
 
     def gradients_clipped(self, clip: records.Clip, gradients: list[Tensor], total: Any) -> None:
         """Add a clip, with names and total norm, to the update of each root that it clipped."""
