@@ -20,7 +20,6 @@
                                                is your script's update that of one process?
     python -m runners plan for MODEL           which strategies fit a model on so many devices:
                                                memory by class, payload, FLOPs, by simulation
-    python -m runners plan program MODEL FILE  a program that trains in the recommended layout
 
 Exit codes: 0 every run ended as declared, or everything is the same; 1 a surprise, a difference,
 a simulation that failed, a plan that differs, or a run that could not be measured for want of the

@@ -1,7 +1,6 @@
 """`python -m runners plan`: which strategies fit a model on so many devices, by simulation.
 
     plan for MODEL          what to try first on some devices; without --devices, how many it takes
-    plan program MODEL FILE a program that trains in the layout to try first, or in the one named
     plan check [NAME …]     the committed plans and comparisons, once more with today's code
 
 MODEL is a preset, a model's config.json, or MODULE:FUNCTION, which builds an nn.Module.
@@ -9,7 +8,6 @@ MODEL is a preset, a model's config.json, or MODULE:FUNCTION, which builds an nn
 
 import argparse
 import json
-import sys
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -17,7 +15,6 @@ from typing import TYPE_CHECKING, NoReturn, get_args
 
 from proofbook.runners.core.trace.machine import num_cores
 from proofbook.runners.core.trace.records import Run
-from proofbook.runners.planner import program
 from proofbook.runners.planner.answers import how_many
 from proofbook.runners.planner.answers.answer import GIB, PlanAnswer, ordered, table_lines
 from proofbook.runners.planner.answers.architecture import Architecture, model_presets
@@ -71,23 +68,17 @@ MOST_GIB, MOST_FLOPS = 1e6, 1e18
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add to a parser the subcommands `for`, `program` and `check`, and what each takes."""
+    """Add to a parser the subcommands `for` and `check`, and what each takes."""
     parser.description, parser.formatter_class = __doc__, argparse.RawDescriptionHelpFormatter
-    commands = parser.add_subparsers(dest="do", metavar="for | program | check")
+    commands = parser.add_subparsers(dest="do", metavar="for | check")
     presets = f"one of {', '.join(model_presets())}; or config.json; or MODULE:FUNCTION"
-    for name, says in (
-        ("for", "what to try first; without --devices, how many it takes"),
-        ("program", "write a program that trains in a layout"),
-    ):
-        of = commands.add_parser(
-            name, help=says, description=SCOPE, formatter_class=parser.formatter_class
-        )
-        of.add_argument("model", metavar="MODEL", help=presets)
-        if name == "program":
-            of.add_argument("file", metavar="FILE", type=Path, help="which is not there yet")
-        _add_options(of)
-        if name == "for":
-            of.add_argument("--json", action="store_true", help="every value, as JSON")
+    says = "what to try first; without --devices, how many it takes"
+    of = commands.add_parser(
+        "for", help=says, description=SCOPE, formatter_class=parser.formatter_class
+    )
+    of.add_argument("model", metavar="MODEL", help=presets)
+    _add_options(of)
+    of.add_argument("--json", action="store_true", help="every value, as JSON")
     check = commands.add_parser("check", help="the committed plans, once more with today's code")
     every = (*grid.GRIDS, *COMPARISONS)
     check.add_argument("names", nargs="*", metavar="NAME", help=f"default: {', '.join(every)}")
@@ -175,17 +166,15 @@ def _optimizer(text: str) -> str:
 
 
 def main(asked: argparse.Namespace) -> int:
-    """Plan a model, write its program, or check committed plans; return the exit code."""
+    """Plan a model, or check committed plans; return the exit code."""
     match asked.do:
         case None:
             raise PlanError(f"say what to do: `plan for {next(iter(grid.GRIDS))}`, or see --help")
         case "check":
             return _check(asked.names, is_writing=asked.write)
-    is_open = asked.devices is None and asked.do == "for" and not asked.strategies
+    is_open = asked.devices is None and not asked.strategies
     asked.devices = asked.devices or NODE
     question = _question(asked)
-    if asked.do == "program":
-        _check_program(question, asked)
     if is_open:
         return _how_many(question, asked)
     return _plan(question, asked)
@@ -245,7 +234,6 @@ def _question(asked: argparse.Namespace) -> Question:
         has_wide_gradients=asked.gradients == "fp32",
         has_expandable_segments=asked.expandable_segments,
         reduces_each=asked.reduce and asked.reduce == "each",
-        has_zero1_of_fsdp=asked.do == "program",
     )
     single = strategy_of("single", 1)
     return Question(model=model, training=training, implementation=implementation, strategy=single)
@@ -281,7 +269,7 @@ def _how_many(question: Question, asked: argparse.Namespace) -> int:
 
 
 def _plan(question: Question, asked: argparse.Namespace) -> int:
-    """Print the layouts to try first, or a table of the strategies that are named; or a program."""
+    """Print the layouts to try first, or a table of the strategies that are named."""
     memory, cluster = asked.memory * GIB, _cluster(asked)
     if asked.strategies is not None:
         names = dict.fromkeys(asked.strategies.split(","))
@@ -296,12 +284,7 @@ def _plan(question: Question, asked: argparse.Namespace) -> int:
         simulated, made, output = _searched(question, cluster, memory, asked)
         unplanned = []
         best = [*made.measured, *(layout for layout in made.fitting if layout not in made.measured)]
-    if asked.do == "program":
-        question, args = best[0].answer.question, (asked.file, program.summary_of(best[0]))
-        text = program.program_of(question, cluster, *args, best[0].needed_bytes)
-        asked.file.write_text(text, encoding="utf-8")
-        print(f"program:     {asked.file}, which says how to start it", file=sys.stderr)
-    elif asked.json:
+    if asked.json:
         documents = [a.document() for a in best] + [a.model_dump() for a in unplanned]
         print(json.dumps(documents, indent=1))
     else:
@@ -319,12 +302,9 @@ def _searched(
         output = [_title(question, asked)]
         searched = search_own_model(question, cluster, simulate)
     else:
-        tried = None
-        if asked.do == "program":
-            tried = program.strategies_with_program(model, question.training, cluster)
-        listed = shortlist(question, cluster, memory, tried)
+        listed = shortlist(question, cluster, memory)
         output = []
-        if asked.do == "for" and not asked.json:  # at once, before anything is simulated
+        if not asked.json:  # at once, before anything is simulated
             print("\n".join([_title(question, asked), *shortlist_lines(listed[0])]), flush=True)
         searched = search(listed, cluster, memory, simulate)
     try:
@@ -336,20 +316,8 @@ def _searched(
             turned = how_many.changes_that_fit(question, cluster, memory, simulate)
             would = "; it fits with ".join(["", *turned]) or "; no other setting turns that"
         raise PlanError(f"{refused}{would}") from None
-    output += choice_lines(made, searched, memory, partial(program.command_of, name=asked.model))
+    output += choice_lines(made, searched, memory)
     return searched.answers, made, [*output, "", *table_lines(made.fitting)]
-
-
-def _check_program(question: Question, asked: argparse.Namespace) -> None:
-    """Refuse a program that cannot be written, before anything is simulated for it."""
-    if asked.file.exists():
-        raise PlanError(f"{asked.file} is there already; name another file")
-    if not asked.file.parent.is_dir():
-        raise PlanError(f"{asked.file.parent} is no folder; create it, or name another file")
-    named = asked.strategies or ""
-    if "," in named:
-        raise PlanError("a program has one layout; name one of --strategies, or none for the best")
-    program.check(_on_mesh(question, named, asked) if named else question)
 
 
 def _title(question: Question, asked: argparse.Namespace, *, is_open: bool = False) -> str:

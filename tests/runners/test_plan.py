@@ -148,9 +148,6 @@ VISION = ["for", f"{OWN}:Residuals", "--batch", f"{OWN}:batch", "--devices", "2"
         (["for", "os:getcwd", "--loss-chunks", "2"], "--loss-chunks has no effect with os:getcwd"),
         ([*VISION, "--strategies", "tp"], "--tensor-plan"),
         ([*VISION, "--strategies", "gpipe"], "presets alone"),
-        (["program", "gpt2-124m", "nowhere/train.py"], "nowhere is no folder"),
-        (["program", "gpt2-124m", "x.py", "--loss", "fused"], "torch has no fused loss"),
-        (["program", "gpt2-124m", "x.py", "--gradients", "fp32"], "leave out --gradients"),
         ([*GPT2, "--batch", "m:f"], "--batch has no effect with gpt2-124m"),
         (["check", "gpt3"], "no plan 'gpt3'"),
     ],
@@ -236,7 +233,7 @@ def _by_forms(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("_by_forms")
-def test_the_same_question_has_the_same_answer_with_a_command_for_each_layout(capsys, tmp_path):
+def test_the_same_question_has_the_same_answer(capsys):
     words = ["plan", "for", "gpt2-124m", "--devices", "2", "--sequence", "1024"]
     assert main(words) == 0
     usual = capsys.readouterr().out
@@ -245,11 +242,6 @@ def test_the_same_question_has_the_same_answer_with_a_command_for_each_layout(ca
     title, form, *_ = usual.splitlines()
     assert title.startswith("gpt2-124m, 124.4 M parameters, on 2 devices")
     assert form.startswith("by closed forms:   ddp-view, microbatch 1")
-    commands = [line.strip() for line in usual.splitlines() if "plan program" in line]
-    assert len(commands) == 3
-    path = tmp_path / "train.py"
-    assert main(commands[0].replace("train.py", str(path)).split()[3:]) == 0
-    compile(path.read_text(), path, "exec")
 
 
 @pytest.mark.usefixtures("_by_forms")

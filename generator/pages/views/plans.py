@@ -42,7 +42,6 @@ from proofbook.runners.planner.answers.law_of_time import Cluster
 from proofbook.runners.planner.answers.plan_grid import named_rows
 from proofbook.runners.planner.answers.question import PlanError
 from proofbook.runners.planner.answers.search import LayoutChoice, choose
-from proofbook.runners.planner.program import command_of
 
 ID = "plan"
 BY_LAW = {
@@ -88,14 +87,13 @@ class ChosenSetting:
 
 
 class Measured(NamedTuple):
-    """A layout to measure: what it needs, bounds on its step, and how to run it."""
+    """A layout to measure: what it needs, and bounds on its step."""
 
     words: str
     is_tight: bool
     needs: Markup
     at_least: Markup
     decided_by: str
-    command: str  # or why there is no program
     range: Sequence[Markup]  # of a step, at the quartiles of the rates that clusters reached
     num_clusters: int
 
@@ -288,12 +286,11 @@ class Plans:
         return self.words(layout.answer) + tight * is_tight
 
     def measured(self, layout: Layout, chosen: ChosenSetting) -> Measured:
-        """A layout to measure: what it needs, range of time, and its program's command."""
+        """A layout to measure: what it needs, and the range of its time."""
         *reached, num_clusters = rates.range_of(layout.answer, chosen.cluster) or [0]
         return Measured(
             self.label(layout.answer), layout.is_tight(numeric(chosen.memory)),
             self.needs(layout.answer), self.at_least(layout, chosen), layout.bounds.bottleneck,
-            command_of(layout, self.grid.preset),
             [self.seconds(seconds, "range_of", layout, chosen) for seconds in reached],
             int(num_clusters),
         )  # fmt: skip

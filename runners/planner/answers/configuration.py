@@ -39,8 +39,7 @@ def _read() -> dict[str, Any]:
 def _known_keys() -> set[str]:
     """Keys of any family whose value may change the sizes of a model."""
     read = _read()
-    lists = [*read["keys"].values(), *read["own_keys"].values()]
-    lists += [read["one_value"], read["other_values"]]
+    lists = [*read["keys"].values(), *read["own_keys"].values(), read["one_value"]]
     for family in read["families"].values():
         lists += [family["defaults"], family.get("refused", ())]
     return {key for several in lists for key in several}
@@ -131,10 +130,7 @@ def _architecture(stated: dict[str, Any], family: dict[str, Any]) -> Architectur
         fields["head_dim"] = values["qk_nope_head_dim"] + fields["rotary_size"]
         fields["shared_size"] = values["n_shared_experts"] * fields["ffn_size"]
     _check(values, {*defaults, *(key for several in keys.values() for key in several)})
-    others = [
-        key for key, value in _read()["other_values"].items() if values.get(key, value) != value
-    ]
-    architecture = Architecture(**fields, other_values=", ".join(others))
+    architecture = Architecture(**fields)
     changes: dict[str, Any] = {"activation": _activation(values, architecture.activation)}
     if (part := values.get("partial_rotary_factor") or 1) != 1:
         changes["rotary_size"] = int(architecture.head_size * part)
@@ -148,7 +144,6 @@ def _architecture(stated: dict[str, Any], family: dict[str, Any]) -> Architectur
 def _check(values: dict[str, Any], known: set[str]) -> None:
     """Refuse the first key that is unknown, or whose value no plan simulates."""
     patterns = _read()["any_value"].split()
-    known |= {*_read()["other_values"]}
     for key, value in values.items():
         if key in known or any(fnmatch(key, pattern) for pattern in patterns):
             continue

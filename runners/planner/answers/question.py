@@ -102,9 +102,6 @@ class Implementation(Record):
     # gathered parameters. Else gradients stay whole, and parameters gathered, until the last one.
     # None: as torch, whose pipelines alone wait for the last one
     reduces_each: bool | None = None
-    # ZeRO-1 is FSDP that keeps parameters gathered and gradients whole until the last microbatch,
-    # as in the written program; else it is Megatron's
-    has_zero1_of_fsdp: bool = False
     # a pipeline's stage has memory for what it receives of every microbatch, and the last one keeps
     # its logits until their backward pass
     has_stages_of_torch: bool = True
@@ -151,14 +148,13 @@ class Question(Record):
     @property
     def has_fsdp(self) -> bool:
         """Whether `fully_shard` shards the model."""
-        is_zero1 = self.strategy.sharding == "zero1" and self.implementation.has_zero1_of_fsdp
-        return is_zero1 or self.strategy.sharding.startswith("fsdp")
+        return self.strategy.sharding.startswith("fsdp")
 
     @property
     def reduces_each(self) -> bool:
         """Whether FSDP reduces the gradients of each microbatch."""
         strategy, asked = self.strategy, self.implementation.reduces_each
-        return strategy.pipeline == 1 and strategy.sharding != "zero1" if asked is None else asked
+        return strategy.pipeline == 1 if asked is None else asked
 
     @property
     def num_microbatches(self) -> int:

@@ -230,20 +230,14 @@ def no_fit_error(result: SearchResult, error: PlanError, memory_bytes: float) ->
     return PlanError("; ".join([str(error), *result.counts]))
 
 
-def choice_lines(
-    made: LayoutChoice, result: SearchResult, memory_bytes: float, command: Callable[[Layout], str]
-) -> list[str]:
-    """Lines of text of a choice: layouts to measure, what each needs, what their order rests on.
-
-    `command` gives the command that writes a layout's program, or why there is none.
-    """
+def choice_lines(made: LayoutChoice, result: SearchResult, memory_bytes: float) -> list[str]:
+    """Lines of text of a choice: layouts to measure, what each needs, what their order rests on."""
     heads = ["try first:", *["measure beside it:"] * TO_MEASURE]
     if not made.is_ordered:
         heads = ["measure:"] * TO_MEASURE
     lines = []
     for head, layout in zip(heads, made.measured, strict=False):
         lines += [f"{head:<19}{layout.name}", *_reasons(layout, memory_bytes)]
-        lines.append(f"  {command(layout)}")
     lines.append(f"{'the order:':<19}{_known(is_ordered=made.is_ordered)}")
     return [*lines, f"{'tried:':<19}{'; '.join(result.counts)}"]
 
