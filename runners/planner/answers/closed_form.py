@@ -221,7 +221,17 @@ class _Rank:
             whole = self._hidden if self._strategy.keeps_gathered else own
             kept += 2 * (own + whole + (self._hidden if has_experts else whole))  # of norms
             kept += 6 * self._hidden * shape.num_active_experts * has_experts  # there and back
-        return kept * self._width
+        return kept * self._width + self._kept_beside() * (checkpointing == "none")
+
+    def _kept_beside(self) -> float:
+        """Bytes that a layer keeps for dropout, and for scores of attention that is no kernel."""
+        implementation = self._question.implementation
+        has_dropout = implementation.dropout > 0
+        masks = 2 * self._own * has_dropout  # of a byte an element
+        if implementation.has_fused_attention:
+            return masks
+        scores = self._tokens * self._training.sequence * self._shape.num_heads
+        return masks + (self._low + (1 + self._low) * has_dropout) * scores / self._strategy.tensor
 
     def _loss(self) -> float:
         """Bytes of the logits, of their copies in fp32, and of those that stay until the loss."""
@@ -229,7 +239,8 @@ class _Rank:
         size = 12 if strategy.tensor == 1 else 16
         if implementation.has_loss_in_place:
             size = 4 + 4 * implementation.has_compiled_loss
-        stays = self._low * (strategy.pipeline > 1)
+        stays = self._low * (strategy.pipeline > 1) * implementation.has_stages_of_torch
+        stays += 4 * implementation.keeps_logits
         others = self._num - 1 if strategy.schedule == "gpipe" else 0
         parts = self._training.loss_chunks
         return self._logits * (size / parts + stays + others * (4 + self._low))
