@@ -84,9 +84,9 @@ def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> 
     Ranks of a node divide a layer first, then the samples, then the stages.
     """
     each = strategy.num_summing * strategy.tensor
-    neighbours = dict.fromkeys(("data", "shards", RESHARDED, "context", "expert"), strategy.tensor)
+    neighbours = dict.fromkeys(("data", "shards", RESHARDED, "context"), strategy.tensor)
     strides = {"tensor": 1, **neighbours, "replicas": strategy.tensor * strategy.shards}
-    strides["expert_data"] = strategy.tensor * strategy.expert
+    strides |= {"expert": 1, "expert_data": strategy.expert}
     stride = strides.get(axis, each)
     inner = max(1, min(num_ranks, cluster.per_node // stride))
     return inner, ceil(num_ranks / inner)

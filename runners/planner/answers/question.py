@@ -35,7 +35,7 @@ class Strategy(Record):
     # (`reshard_after_forward` as a number); 0: as many as before
     reshards_to: int = 0
     context: Count = 1  # ranks that divide the sequence of a sample, and hold the same of the model
-    expert: Count = 1  # ranks, among those that see other samples, that divide the experts
+    expert: Count = 1  # ranks, among those of a stage, that divide the experts
     tensor: Count = 1  # ranks that divide each layer
     pipeline: Count = 1  # ranks that divide the layers into stages
     chunks: Count = 1  # stages of each of these ranks
@@ -52,12 +52,17 @@ class Strategy(Record):
     @property
     def num_devices(self) -> int:
         """The product of all axes."""
-        return self.num_summing * self.tensor * self.pipeline
+        return self.ranks_of_stage * self.pipeline
 
     @property
     def num_summing(self) -> int:
         """Ranks that sum their gradients, since they see other samples or parts of these."""
         return self.data * self.context
+
+    @property
+    def ranks_of_stage(self) -> int:
+        """Ranks that hold the same layers, or parts of them."""
+        return self.num_summing * self.tensor
 
     @property
     def shards(self) -> int:
@@ -89,6 +94,8 @@ class TrainingSettings(Record):
     # parts of the sequence whose losses are computed one after another, where the logits do not
     # become their softmax in place
     loss_chunks: Count = 1
+    adapter_rank: int = 0  # of LoRA beside each matrix of a layer; 0 trains every parameter
+    frozen_bits: Literal[4, 8, 16] = 16  # of an element of these matrices, where LoRA freezes them
 
 
 class Implementation(Record):
@@ -204,63 +211,76 @@ class Question(Record):
 
     def check(self) -> None:
         """Refuse a mesh that the model does not allow, by a PlanError of one line."""
-        strategy, model = self.strategy, self.model
-        if strategy.schedule == "interleaved":
-            _ = self.microbatches_of_round
         _ = self.num_microbatches
-        shape = model.architecture
-        obstacles = _obstacles(self, shape) if shape else _missing_functions(model, strategy)
-        why = next(obstacles, None)
-        if why is not None:
-            raise PlanError(f"{strategy.name}: {why}")
+        if shape := self.model.architecture:
+            self._refuse(_obstacles(self, shape))
+
+    def check_simulation(self) -> None:
+        """Refuse, as `check`, also what closed forms have and no simulation has."""
+        self.check()
+        if self.strategy.schedule == "interleaved":
+            _ = self.microbatches_of_round
+        shape = self.model.architecture
+        self._refuse(_limits(self, shape) if shape else _missing_functions(self))
+
+    def _refuse(self, reasons: Iterator[str]) -> None:
+        for why in reasons:
+            raise PlanError(f"{self.strategy.name}: {why}")
 
 
 def _obstacles(question: Question, shape: Architecture) -> Iterator[str]:
-    """Reasons for which a mesh does not fit a model with an architecture."""
+    """Reasons for which a mesh does not divide a model with an architecture."""
     strategy, training = question.strategy, question.training
     if strategy.num_stages > shape.num_layers:
         yield f"{shape.num_layers} layers do not make {strategy.num_stages} stages"
     parts = 2 * strategy.context if strategy.context > 1 else 1
     parts *= strategy.tensor if strategy.has_sequence_parallel else 1
     tensor, expert = f"{strategy.tensor} tensor-parallel ranks", f"{strategy.expert} ranks"
+    # Ranks that divide the experts leave each of them whole.
+    of_experts = strategy.tensor if strategy.expert == 1 else 1
     for size, ranks, count, what in (
         (strategy.tensor, tensor, shape.num_kv_heads, "heads of keys and values"),
         (strategy.tensor, tensor, shape.num_heads, "heads"),
-        (strategy.tensor, tensor, shape.ffn_size, "columns of the feed-forward network"),
+        (of_experts, tensor, shape.ffn_size, "columns of the feed-forward network"),
         (strategy.tensor, tensor, shape.dense_size, "columns of layers without experts"),
         (strategy.tensor, tensor, shape.shared_size, "columns of the shared expert"),
         (strategy.expert, expert, shape.num_experts, "experts"),
-        (strategy.expert, expert, strategy.num_summing, "ranks of the data axis"),
+        (strategy.expert, expert, strategy.ranks_of_stage, "ranks of a stage"),
         (parts, f"{parts} parts", training.sequence, "tokens of a sample"),
     ):
         if count % size:
             yield f"{ranks} do not divide {count} {what}"
-    yield from _obstacles_of_layers(question, shape)
+
+
+def _limits(question: Question, shape: Architecture) -> Iterator[str]:
+    """Reasons for which no rank of a mesh is simulated, though closed forms know it."""
+    strategy, training = question.strategy, question.training
+    is_fused = question.implementation.has_fused_attention
+    if training.adapter_rank:
+        yield "LoRA is planned by closed forms alone"
     if strategy.expert > 1:
         is_plain = strategy.sharding != "none" and not strategy.reshards_to
         if not is_plain or strategy.replicas * strategy.tensor > 1:
-            yield "ep is planned with zero1, fsdp or fsdp-keep, and without tp"
+            yield "ep is simulated with zero1, fsdp or fsdp-keep, and without tp"
+        if strategy.num_summing % strategy.expert:
+            yield "ep is simulated among ranks of the data axis"
         if strategy.sharding != "zero1" and training.checkpointing == "selective":
             yield "torch recomputes units of FSDP within a layer all or not at all"
-
-
-def _obstacles_of_layers(question: Question, shape: Architecture) -> Iterator[str]:
-    """Reasons for which a mesh does not fit layers that few models have."""
-    strategy, is_fused = question.strategy, question.implementation.has_fused_attention
     if strategy.context > 1 and not is_fused:
         yield "ring attention is a fused kernel"
-    has_window = 0 < shape.window < question.training.sequence
+    has_window = 0 < shape.window < training.sequence
     if (has_window or shape.has_sinks or shape.kv_rank) and (strategy.context > 1 or not is_fused):
-        yield "windows, sinks and latent attention are planned in a fused kernel and without cp"
+        yield "windows, sinks and latent attention are simulated in a fused kernel and without cp"
     if strategy.tensor > 1 and (shape.kv_rank or shape.has_wide_query_key_norm):
-        yield "latent attention, and norms over all heads, are planned without tp"
+        yield "latent attention, and norms over all heads, are simulated without tp"
     first = len(question.layers_of(0))
     if strategy.pipeline > 1 and (shape.expert_step > 1 or shape.num_dense_layers > first):
-        yield "only the first stage of a planned pipeline has layers without experts"
+        yield "only the first stage of a simulated pipeline has layers without experts"
 
 
-def _missing_functions(model: PlannedModel, strategy: Strategy) -> Iterator[str]:
+def _missing_functions(question: Question) -> Iterator[str]:
     """Reasons for which a mesh does not fit a model of one's own."""
+    model, strategy = question.model, question.strategy
     if strategy.tensor > 1 and model.tensor_plan is None:
         yield "needs a plan of the model's layers (--tensor-plan)"
     if max(strategy.pipeline, strategy.context, strategy.expert) > 1:
@@ -281,7 +301,7 @@ _AXES: dict[str, tuple[str, _Fields, str]] = {
     "fsdp-keep": (_DATA, {"sharding": "fsdp-keep"}, "shards it, gathered until backward"),
     "hsdp": (_DATA, {"sharding": "fsdp"}, "hsdp.2.8: shards it within each of 2 replicas"),
     "cp": ("context", {}, "divides the sequence"),
-    "ep": ("expert", {}, "divides the experts among ranks of the data axis"),
+    "ep": ("expert", {}, "divides the experts among ranks of a stage"),
     "tp": (_TENSOR, {}, "divides each layer"),
     "tp-sp": (_TENSOR, _SEQUENCE, "and the sequence between layers, as Megatron-LM does"),
     "tp-sp-keep": (_TENSOR, _KEEPS, "and keeps the gathered sequence, as torch does"),

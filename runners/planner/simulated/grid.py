@@ -109,7 +109,7 @@ def questions(preset: ModelPreset) -> Iterator[tuple[Key, Question]]:
     for name, state in dict.fromkeys([*_rows(plan), *_by_rule(plan, model)]):
         question = question_of(model, name, state, plan.microbatch * state.devices)
         try:
-            question.check()
+            question.check_simulation()
         except PlanError:
             continue
         yield (name, state), question
