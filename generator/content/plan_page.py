@@ -68,6 +68,34 @@ class OrderPart(Written):
     """which clusters were compared, and how."""
 
 
+class MemoryExample(Written):
+    """A column of the table of presets: a training on some devices."""
+
+    label: Line
+    devices: int
+    strategy: str
+    training: dict[str, int | str] = {}
+    """fields of `TrainingSettings` that are not the usual ones."""
+
+
+class MemoryChoices(Written):
+    """The calculator of Plan: does a model train on some devices?"""
+
+    title: Line
+    lede: Prose
+    model: str
+    """the preset at first."""
+    device: str
+    """the device at first: a name of `devices.yml`."""
+    sequence: int
+    """tokens of a sample at first, and in the table; a model with fewer positions has as many."""
+    strategies: dict[str, Line]
+    """strategies, as the command names them, in words."""
+    choices: dict[Line, dict[Line, dict[str, int | str]]]
+    """what a form calls a setting, and its options: words, and fields of `TrainingSettings`."""
+    examples: list[MemoryExample]
+
+
 class PlanFile(Written):
     """content/planner/plan.yml."""
 
@@ -95,6 +123,7 @@ class PlanFile(Written):
     """what settings are called; of strategies, what each axis does."""
     per_node: int
     """devices of a node."""
+    calculator: MemoryChoices | None = None
     reading: Prose
     """the rules by which a layout fits and comes first, and what the bounds leave out."""
     experts: Prose

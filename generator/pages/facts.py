@@ -36,6 +36,7 @@ SCRIPTS = {
     "player": "moments",
     "play": "PlanPlay PlayedFigure",
     "calculator": "OperatedCalculator",
+    "python+fits": "MemoryCalculator",
     "home": "Begin",
     "narrow": "NarrowingField",
     "formulas": "formula",
@@ -44,7 +45,7 @@ SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most 
 # Which style sheets that few pages need; of questions, those of no plain kind.
 STYLES = {
     "asking": "predict order match faulty_line",
-    "calculator": "OperatedCalculator",
+    "calculator": "OperatedCalculator MemoryCalculator",
     "home": "Begin",
     "indexes": "TopicCards WayList Terms RunQuestions",
     "markup": "formula footnote admonition",

@@ -28,7 +28,7 @@ from proofbook.generator.pages.elements.element import Aside, Block, Element, Fo
 from proofbook.generator.pages.elements.programs import Command
 from proofbook.generator.pages.elements.tables import Row, Table
 from proofbook.generator.pages.environment import counted, label
-from proofbook.generator.pages.views import published
+from proofbook.generator.pages.views import fits, published
 from proofbook.generator.pages.views.claims import proofs
 from proofbook.generator.printing.folio import Folio, breakable
 from proofbook.generator.printing.markdown import plain
@@ -366,6 +366,9 @@ def plan(draft: Draft) -> Parts:
     """The page that leads to the models."""
     folio, own = draft.folio, _written(draft.folio)
     yield draft.lede(own.lede)
+    if own.calculator:
+        yield from draft.passage(own.calculator.title, own.calculator.lede)
+        yield fits.calculator(own.calculator, folio)
     yield draft.heading(2, "Your model")
     yield Block([draft.prose(own.yours)])
     yield Command(".venv/bin/python -m runners plan for config.json")

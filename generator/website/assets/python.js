@@ -6,7 +6,6 @@ const py = {};
   Object.assign(py, {
     is: (x) => (typeof x === "object" && sized(x) !== undefined ? sized(x) > 0 : Boolean(x)),
     list: (x) => (x?.[Symbol.iterator] ? [...x] : Object.keys(x)),
-    dict: (...items) => (items.length ? items.reduce((all, [key, ...value]) => ({ ...all, ...(value.length ? { [key]: value[0] } : key) }), {}) : new py.Counter([])),
     at: (x, key) => (key?.step ? x.filter((_, n) => key.has(n, x.length)) : x[key < 0 ? x.length + key : key]),
     slice: (...ends) => {
       const [low, high, step] = ends.length > 1 ? ends : [0, ...ends];
@@ -72,7 +71,7 @@ const py = {};
   // An object whose methods keep it.
   py.Record = class {
     constructor(fields) {
-      const { prototype, fields: usual } = new.target;
+      const { prototype, usual } = new.target;
       Object.entries(Object.getOwnPropertyDescriptors(prototype)).forEach(([name, { value }]) => {
         if (value && name !== "constructor") this[name] = value.bind(this);
       });
@@ -80,3 +79,4 @@ const py = {};
     }
   };
 }
+book.py = py;
