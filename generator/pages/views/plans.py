@@ -36,12 +36,10 @@ from proofbook.generator.values import units
 from proofbook.generator.values.filters import each, largest
 from proofbook.generator.values.units import Unit
 from proofbook.generator.values.value import Value, computed, numeric
-from proofbook.runners.planner.answers import rates
 from proofbook.runners.planner.answers.answer import Layout, PlanAnswer, answers_of, needs, verdict
 from proofbook.runners.planner.answers.law_of_time import Cluster
 from proofbook.runners.planner.answers.plan_grid import named_rows
-from proofbook.runners.planner.answers.question import PlanError
-from proofbook.runners.planner.answers.search import LayoutChoice, choose
+from proofbook.runners.planner.answers.search import LayoutChoice, choice_of
 
 ID = "plan"
 BY_LAW = {
@@ -77,13 +75,11 @@ class ChosenSetting:
 
     @cached_property
     def made(self) -> LayoutChoice | None:
-        """`LayoutChoice` by `choose`, of answers that use all devices; None where nothing fits."""
+        """The choice among answers that use all devices; None where nothing fits."""
         num, answers = self.setting.devices, self.answers  # of which none may stay idle
         busy = [answer for answer in answers if answer.question.strategy.num_devices == num]
-        try:
-            return choose(busy, self.cluster, numeric(self.memory))
-        except PlanError:
-            return None
+        made = choice_of(busy, self.cluster, numeric(self.memory))
+        return made if made.fitting else None
 
 
 class Measured(NamedTuple):
@@ -94,8 +90,6 @@ class Measured(NamedTuple):
     needs: Markup
     at_least: Markup
     decided_by: str
-    range: Sequence[Markup]  # of a step, at the quartiles of the rates that clusters reached
-    num_clusters: int
 
 
 @dataclass(frozen=True)
@@ -286,24 +280,17 @@ class Plans:
         return self.words(layout.answer) + tight * is_tight
 
     def measured(self, layout: Layout, chosen: ChosenSetting) -> Measured:
-        """A layout to measure: what it needs, and the range of its time."""
-        *reached, num_clusters = rates.range_of(layout.answer, chosen.cluster) or [0]
+        """A layout to measure: what it needs, and its bound."""
         return Measured(
             self.label(layout.answer), layout.is_tight(numeric(chosen.memory)),
             self.needs(layout.answer), self.at_least(layout, chosen), layout.bounds.bottleneck,
-            [self.seconds(seconds, "range_of", layout, chosen) for seconds in reached],
-            int(num_clusters),
         )  # fmt: skip
 
     def at_least(self, layout: Layout, chosen: ChosenSetting) -> Markup:
         """The bound of a layout's step on the devices that are chosen."""
-        return self.seconds(layout.bounds.at_least, "law_of_time", layout, chosen)
-
-    def seconds(self, number: float, rule: str, layout: Layout, chosen: ChosenSetting) -> Markup:
-        """What a formula gives for a layout on the devices that are chosen."""
-        path = self.path(layout.answer)
-        formula = f"{rule}({path}, {chosen.words['mesh']})"
-        return _computed(number, units.SECONDS, formula, path, chosen.device.rates, self.folio)
+        path, seconds = self.path(layout.answer), layout.bounds.at_least
+        formula = f"law_of_time({path}, {chosen.words['mesh']})"
+        return _computed(seconds, units.SECONDS, formula, path, chosen.device.rates, self.folio)
 
 
 def _largest(path: str, measure: str, folio: Folio) -> Value | None:
@@ -415,8 +402,7 @@ def _order(order: OrderPart, draft: Draft) -> Parts:
     near = folio.cell("plan_order.all.settings.near | percent | digits(2)")
     caption = Markup(
         "Where two layouts stand in a row, the upper one was the fastest, and the lower one is the "
-        "rule's first. The last column is the fastest of the layouts that the rule puts first. † "
-        "marks more than {}."
+        "rule's first. † marks more than {}."
     ).format(near)
     table = Table(published.CLUSTERS, [*published.clusters(folio)])
     yield Fold(title, [Aside(caption, "pb-caption"), table], anchor="clusters", is_found=True)

@@ -26,7 +26,7 @@ from proofbook.runners.planner.answers.published_order import NEAR
 *ALLOCATED, RESERVED = KINDS
 MEDIAN = "the median of |simulated − published| / published"
 CASE = "Configuration, and where it is published"
-CLUSTERS = "Model and cluster", "Fastest, and the rule's", "#Slower by", "#Best of its first ones"
+CLUSTERS = "Model and cluster", "Fastest, and the rule's", "#Slower by"
 
 
 @dataclass(frozen=True)
@@ -136,16 +136,10 @@ def clusters(folio: Folio) -> Iterator[Row]:
     for name, run in _listed(ORDER.experiment, "won", folio):
         path = f"{ORDER.experiment}.{name}"
         folio.run(path)
-        measures = ("slower_share", "slower_share_of_three")
-        shares = (folio.reading(path, "ranks", 0, "measures", measure) for measure in measures)
-        yield [
-            Markup(PublishedCase(run, name)),
-            Markup(ClusterLayouts(run)),
-            *(
-                _marked(share.formatted(way="percent", digits=2), numeric(share) > NEAR, folio)
-                for share in shares if share
-            ),
-        ]  # fmt: skip
+        share = folio.reading(path, "ranks", 0, "measures", "slower_share")
+        assert share is not None
+        slower = _marked(share.formatted(way="percent", digits=2), numeric(share) > NEAR, folio)
+        yield [Markup(PublishedCase(run, name)), Markup(ClusterLayouts(run)), slower]
 
 
 # --- both

@@ -16,7 +16,7 @@ from proofbook.runners.closed_forms.steps import pipelined_work
 from proofbook.runners.core.trace.schema import Record
 from proofbook.runners.planner.answers import device_memory
 from proofbook.runners.planner.answers.architecture import Architecture
-from proofbook.runners.planner.answers.law_of_time import Bounds, Cluster, bounds, seconds_of_data
+from proofbook.runners.planner.answers.law_of_time import Bounds, Cluster, bounds
 from proofbook.runners.planner.answers.order import Priority, priority
 from proofbook.runners.planner.answers.plan_grid import (
     Grid,
@@ -42,9 +42,8 @@ _HEAD = (
     f"{'at least':>12}  decided by"
 )
 _UNITS = (
-    f"{'':<53}" + "sizes in GiB, of the fullest rank; needs: "
-    f"{1 + device_memory.ERROR:g} × reserved, {device_memory.OUTSIDE_SAYS}; "
-    "at least: at the highest rates"
+    f"{'':<9}" + "sizes in GiB, of the fullest rank; needs: {:g} × reserved, "
+    f"{device_memory.OUTSIDE_SAYS}; at least: at the highest rates"
 )
 
 
@@ -56,6 +55,7 @@ class PlanAnswer(Record):
     ranks: list[GridRank] = []
     seconds: float  # of the simulation
     has_failed: bool = False  # by an error, and not since this model or mesh does not allow it
+    is_simulated: bool = True  # else by closed forms
 
     @property
     def busiest(self) -> GridRank | None:
@@ -126,18 +126,24 @@ def answers_of(grid: Grid) -> dict[str, PlanAnswer]:
 
 def needs(answer: PlanAnswer) -> int:
     """Bytes of a device's memory with which all ranks fit: the most of their `needed_bytes`."""
-    num = answer.question.num_microbatches
+    num, error = answer.question.num_microbatches, _error(answer)
     return max(
-        device_memory.needed_bytes(rank.reserved_bytes, rank.num_communicators(num))
+        device_memory.needed_bytes(rank.reserved_bytes, rank.num_communicators(num), error)
         for rank in answer.ranks
     )
+
+
+def _error(answer: PlanAnswer) -> float:
+    return device_memory.ERROR if answer.is_simulated else device_memory.FORM_ERROR
 
 
 def verdict(answer: PlanAnswer, memory_bytes: float) -> device_memory.Verdict:
     """Whether a strategy fits a device; one without ranks does not."""
     if not answer.ranks:
         return "no"
-    least = max(device_memory.least_bytes(rank.allocated_bytes) for rank in answer.ranks)
+    share = 1 if answer.is_simulated else 1 - device_memory.FORM_ERROR
+    allocated = max(rank.allocated_bytes for rank in answer.ranks)
+    least = device_memory.least_bytes(round(share * allocated))
     return device_memory.verdict(memory_bytes, needs(answer), least)
 
 
@@ -167,18 +173,13 @@ class Layout:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether computing takes as long as gathers and reductions, which it can hide."""
-        return self.seconds_of_data() <= self.bounds.computing
+        """Whether computing takes as long as all that ranks send, which it can hide."""
+        return self.bounds.bottleneck == "computing"
 
     @property
     def priority(self) -> Priority:
         """Its key in the order of the rule; the smallest is tried first."""
         return priority(self.answer.question, self.cluster.per_node, is_hidden=self.is_hidden)
-
-    def seconds_of_data(self, *, is_flat: bool = False) -> float:
-        """Seconds of gathers and reductions at the highest rates; flat: one ring of all ranks."""
-        cluster = self.cluster.flat if is_flat else self.cluster
-        return seconds_of_data(self.answer.ranks, self.answer.question.strategy, cluster)
 
     def dominates(self, other: Layout, *, is_memory_free: bool = False) -> bool:
         """Whether no cost is higher and any is lower; if computing bounds both, by the rule too.
@@ -212,8 +213,6 @@ class Layout:
                 "at_least": law.at_least,
                 "without_overlap": law.at_most,
                 **law._asdict(),
-                "gathers_and_reductions": self.seconds_of_data(),
-                "gathers_and_reductions_flat": self.seconds_of_data(is_flat=True),
             },
         }
 
@@ -239,7 +238,7 @@ def layouts(answers: Sequence[PlanAnswer], cluster: Cluster, memory_bytes: float
 
 def table_lines(layouts: Sequence[Layout]) -> list[str]:
     """Lines of text, a head of two, then each layout's verdict, GiB by class and bound."""
-    lines = [_HEAD, _UNITS]
+    lines = [_HEAD, *(_UNITS.format(1 + _error(a.answer)) for a in layouts[:1])]
     for layout in layouts:
         columns = [layout.needed_bytes, *_bytes_by_class(layout).values()]
         sizes = "".join(f"{size / GIB:8.2f}" for size in columns)

@@ -34,7 +34,9 @@ def answer(question: Question) -> PlanAnswer:
     """The ranks that a simulation would have; a PlanError where the batch does not divide."""
     each = question.strategy.num_devices // question.strategy.pipeline
     ranks = [_Rank(question, rank // each).grid_rank(rank) for rank in question.ranks]
-    return PlanAnswer.model_construct(question=question, reason=None, ranks=ranks, seconds=0.0)
+    return PlanAnswer.model_construct(
+        question=question, reason=None, ranks=ranks, seconds=0.0, is_simulated=False
+    )
 
 
 def model_flops(question: Question) -> float:
@@ -101,6 +103,17 @@ class _Rank:
     def grid_rank(self, number: int) -> GridRank:
         """The rank as a grid records it, with the fields of a simulated one."""
         reserved = round(self._memory_bytes())
+        always, optimizer, gradients = self._state()
+        # Gradients may lie where activations were.
+        gradients = min(gradients, reserved - always - optimizer)
+        at_peak = MemoryClasses.model_construct(
+            parameters_bytes=round(always),
+            gradients_bytes=round(gradients),
+            optimizer_bytes=round(optimizer),
+            activations_bytes=round(reserved - always - optimizer - gradients),
+            buckets_bytes=0,
+            buffers_bytes=0,
+        )
         held = self._experts + self._undivided
         if self._shards_all:
             held = self._parameters / self._strategy.shards
@@ -115,7 +128,7 @@ class _Rank:
             rank=number,
             peak_bytes=reserved,
             peak_phase=None,
-            at_peak=MemoryClasses.model_construct(),
+            at_peak=at_peak,
             between_steps_bytes=reserved,
             allocated_bytes=reserved,
             reserved_bytes=reserved,
@@ -352,7 +365,11 @@ class _Rank:
                 yield "all_reduce", "embedding", 2, self._embedding / shards * self._gradient
 
     def _data_calls(self) -> Iterator[_Call]:
-        strategy, ranks, (experts, others) = self._strategy, self._strategy.num_summing, self._trained
+        strategy, ranks, (experts, others) = (
+            self._strategy,
+            self._strategy.num_summing,
+            self._trained,
+        )
         of_experts = strategy.shards if self._shards_all else ranks
         of_experts = of_experts * strategy.tensor // strategy.expert
         if self._shards_all:

@@ -18,7 +18,6 @@ from proofbook.runners.planner.answers.architecture import PRESETS, Architecture
 from proofbook.runners.planner.answers.question import PlanError
 from proofbook.runners.system.errors import nearest
 
-LORA = "LoRA is not planned: a plan trains every parameter in 16 or 32 bits and needs more memory"
 TEXT_MODELS = ("LMHeadModel", "ForCausalLM")  # ends of the names of their classes
 _ACTIVATIONS = ("hidden_activation", "hidden_act", "activation_function")
 _OF_ROTATION = ("rope_theta", "rope_type", "partial_rotary_factor")  # also in `rope_parameters`
@@ -45,12 +44,16 @@ def _known_keys() -> set[str]:
     return {key for several in lists for key in several}
 
 
-def architecture_of(path: Path) -> Architecture:
+def architecture_of(path: Path, *, freezes: bool = False) -> Architecture:
     """The `Architecture` that a `config.json` states; PlanError names the file and the wrong key.
 
-    An UnknownFamilyError where plans do not read its family.
+    An UnknownFamilyError where plans do not read its family. With `freezes`, LoRA trains beside
+    weights, which may be quantized.
     """
     stated, known = _stated(path), _read()["families"]
+    quantized = stated.pop("quantization_config", None)
+    if quantized and not freezes:
+        raise PlanError(f"{path}: {_quantized(quantized)}")
     if (family := stated["model_type"]) not in known:
         raise UnknownFamilyError(f"{path}: a model of type {family!r} is not known")
     try:
@@ -77,15 +80,21 @@ def _stated(path: Path) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError) as error:
         raise PlanError(f"{path} is no configuration file in JSON: {error}") from error
     if "peft_type" in stated:
-        raise PlanError(f"{path} describes an adapter; {LORA}; name the model's config.json")
+        raise PlanError(f"{path} describes an adapter; name the model's config.json, and --lora")
     if not isinstance(stated.get("model_type"), str):
         raise PlanError(f"{path} states no model_type; name a model's config.json")
-    if stated.get("quantization_config"):
-        raise PlanError(
-            f"{path} describes quantized weights, and a plan trains weights of 16 or 32 bits; "
-            "remove its quantization_config to plan that"
-        )
     return stated
+
+
+def _quantized(config: dict[str, Any]) -> str:
+    """Why quantized weights do not train, which layers stay as they were, and what to do."""
+    bits = next((n for n in (4, 8) if config.get(f"load_in_{n}bit")), config.get("bits") or 8)
+    kept = config.get("modules_to_not_convert") or config.get("llm_int8_skip_modules") or []
+    stays = ", ".join(map(str, kept)) or "the embedding, the logits and norms"
+    return (
+        f"its weights are quantized to {bits} bits, and do not train ({stays} stay in 16); add "
+        f"--lora --frozen-bits {bits}, or remove its quantization_config to train all in 16"
+    )
 
 
 def _culprit(stated: dict[str, Any], family: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ class Priority(NamedTuple):
     """The key by which the rule orders layouts; earlier fields decide first."""
 
     recomputation: int  # none before selective before all
-    is_exposed: bool  # gathers and reductions of data parallelism take longer than computing
+    is_exposed: bool  # what ranks send takes longer than computing
     leaves_node: bool  # tensor-parallel ranks lie on several nodes
     context: int  # a sample is divided only where a whole one does not fit
     stages: int  # as few as fit; they come after tensor-parallel ranks within a node
@@ -30,7 +30,7 @@ class Priority(NamedTuple):
 
 
 def priority(question: Question, per_node: int, *, is_hidden: bool) -> Priority:
-    """A `Priority`, sorted least first: recomputation, gathers not hidden, ranks of each axis."""
+    """A `Priority`, sorted least first: recomputation, sending not hidden, ranks of each axis."""
     strategy, training = question.strategy, question.training
     return Priority(
         recomputation=RECOMPUTATION.index(training.checkpointing),

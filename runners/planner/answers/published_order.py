@@ -2,8 +2,8 @@
 
 In: the rows of `published_rates.yml`, and the rule. Out: `plan_order`, a run for each cluster or
 search that others ran in several layouts. Closed forms say which of them fit, the rule orders
-these, and the run says how much slower its first was than the fastest, and the best of its first
-three. `few` and `many` sum up clusters of at most `known_to` devices, and larger ones. No torch.
+these, and the run says how much slower its first was than the fastest. `few` and `many` sum up
+clusters of at most `known_to` devices, and larger ones. No torch.
 """
 
 from collections import defaultdict
@@ -18,7 +18,6 @@ from proofbook.runners.planner.answers.published import run, run_name
 from proofbook.runners.planner.answers.published_rows import RATES, PublishedRow, rows
 
 NEAR = 0.1  # a layout that is slower by a smaller share is nearly as fast as the fastest
-FIRST = 3  # layouts of the rule that one measures
 MOST = 0.8  # of the clusters, on which the rule is near where the order is known
 
 
@@ -49,7 +48,7 @@ def runs() -> dict[str, Run]:
     known = next((to for to, of in few.items() if _num_near(of) >= MOST * len(of)), 0)
     many = [record for record in by_name.values() if record not in few.get(known, [])]
     fsdp = [of for of in asked.values() if "fsdp" in {row.strategy.sharding for row in of}]
-    settings: dict[str, Setting] = {"known_to": known, "near": NEAR, "num_tried": FIRST}
+    settings: dict[str, Setting] = {"known_to": known, "near": NEAR}
     counts: dict[str, Setting] = {"num_clusters": len(by_name), "num_with_fsdp": len(fsdp)}
     of_all = {"few": _summary(few.get(known, [])), "many": _summary(many)}
     return by_name | of_all | {"all": run(settings, counts)}
@@ -60,7 +59,6 @@ def _run(of: Sequence[PublishedRow], place: int) -> Run:
     ran = sorted((row.seconds, n) for n, row in enumerate(of) if row.seconds)
     (least, won), chosen = ran[0], tried(of)
     best, first = of[won], next(row for row in chosen if row.seconds)
-    three = [row.seconds for row in (*chosen[:FIRST], first) if row.seconds]
     within = [seconds for seconds, n in ran if of[n].strategy.tensor <= best.device.per_node]
     settings: dict[str, Setting] = {
         "place": place,
@@ -76,7 +74,6 @@ def _run(of: Sequence[PublishedRow], place: int) -> Run:
         "step_seconds": least,
         "within_node_seconds": within[0],
         "slower_share": (first.seconds or 0) / least - 1,
-        "slower_share_of_three": min(three) / least - 1,
         "num_layouts": len(of) + best.num_out_of_memory,
         "num_failed": len(of) - len(ran) + best.num_out_of_memory,
         "num_failed_first": chosen.index(first),
@@ -84,19 +81,18 @@ def _run(of: Sequence[PublishedRow], place: int) -> Run:
     return run(settings, measures)
 
 
-def _shares(of: Sequence[Run], measure: str = "slower_share") -> list[float]:
-    return [float(str(run.ranks[0].measures[measure])) for run in of]
+def _shares(of: Sequence[Run]) -> list[float]:
+    return [float(str(run.ranks[0].measures["slower_share"])) for run in of]
 
 
-def _num_near(of: Sequence[Run], measure: str = "slower_share") -> int:
-    return sum(share <= NEAR for share in _shares(of, measure))
+def _num_near(of: Sequence[Run]) -> int:
+    return sum(share <= NEAR for share in _shares(of))
 
 
 def _summary(of: Sequence[Run]) -> Run:
     measures: dict[str, Setting] = {
         "num_clusters": len(of),
         "num_near": _num_near(of),
-        "num_near_of_three": _num_near(of, "slower_share_of_three"),
         "median_slower_share": median(_shares(of)),
     }
     return run({}, measures)

@@ -18,6 +18,7 @@ Precision = Literal["fp32", "autocast", "bf16-mixed", "bf16"]
 Optimizer = Literal["sgd", "momentum", "adam", "adam8bit"]
 Checkpointing = Literal["none", "selective", "all"]
 Sharding = Literal["none", "zero1", "fsdp", "fsdp-keep"]
+FrozenBits = Literal[4, 8, 16]
 Schedule = Literal["none", "gpipe", "1f1b", "interleaved"]
 
 
@@ -95,7 +96,7 @@ class TrainingSettings(Record):
     # become their softmax in place
     loss_chunks: Count = 1
     adapter_rank: int = 0  # of LoRA beside each matrix of a layer; 0 trains every parameter
-    frozen_bits: Literal[4, 8, 16] = 16  # of an element of these matrices, where LoRA freezes them
+    frozen_bits: FrozenBits = 16  # of an element of these matrices, where LoRA freezes them
 
 
 class Implementation(Record):
@@ -255,7 +256,6 @@ def _obstacles(question: Question, shape: Architecture) -> Iterator[str]:
 def _limits(question: Question, shape: Architecture) -> Iterator[str]:
     """Reasons for which no rank of a mesh is simulated, though closed forms know it."""
     strategy, training = question.strategy, question.training
-    is_fused = question.implementation.has_fused_attention
     if training.adapter_rank:
         yield "LoRA is planned by closed forms alone"
     if strategy.expert > 1:
@@ -266,9 +266,15 @@ def _limits(question: Question, shape: Architecture) -> Iterator[str]:
             yield "ep is simulated among ranks of the data axis"
         if strategy.sharding != "zero1" and training.checkpointing == "selective":
             yield "torch recomputes units of FSDP within a layer all or not at all"
+    yield from _limits_of_layers(question, shape)
+
+
+def _limits_of_layers(question: Question, shape: Architecture) -> Iterator[str]:
+    """Reasons for which layers that few models have are not simulated on a mesh."""
+    strategy, is_fused = question.strategy, question.implementation.has_fused_attention
     if strategy.context > 1 and not is_fused:
         yield "ring attention is a fused kernel"
-    has_window = 0 < shape.window < training.sequence
+    has_window = 0 < shape.window < question.training.sequence
     if (has_window or shape.has_sinks or shape.kv_rank) and (strategy.context > 1 or not is_fused):
         yield "windows, sinks and latent attention are simulated in a fused kernel and without cp"
     if strategy.tensor > 1 and (shape.kv_rank or shape.has_wide_query_key_norm):
@@ -307,21 +313,33 @@ _AXES: dict[str, tuple[str, _Fields, str]] = {
     "tp-sp-keep": (_TENSOR, _KEEPS, "and keeps the gathered sequence, as torch does"),
     "gpipe": (_STAGES, {"schedule": "gpipe"}, "divides the layers into stages"),
     "1f1b": (_STAGES, {"schedule": "1f1b"}, "alternates forward and backward"),
-    "interleaved": (_STAGES, {"schedule": "interleaved", "chunks": 2}, "two stages on each rank"),
+    "interleaved": (
+        _STAGES,
+        {"schedule": "interleaved", "chunks": 2},
+        "interleaved.8.4: four stages on each of 8 ranks, or two",
+    ),
 }
 STRATEGY_WORDS = "\n".join(f"  {name:<13}{says}" for name, (*_, says) in _AXES.items())
 
-_NUM_SIZES = {"fsdp": (0, 1, 2), "hsdp": (2,), "ep": (1,)}  # of a word; others have one or none
+# How many sizes a word has; others have one or none.
+_NUM_SIZES = {"fsdp": (0, 1, 2), "hsdp": (2,), "ep": (1,), "interleaved": (0, 1, 2)}
+_ALIASES = {  # of other programs
+    "zero3": "fsdp", "zero-3": "fsdp", "zero2": "fsdp-keep", "zero-2": "fsdp-keep",
+    "zero-1": "zero1", "dp": "ddp", "pp": "1f1b", "sp": "tp-sp",
+}  # fmt: skip
 
 
 def strategy_of(text: str, devices: int) -> Strategy:
     """The `Strategy` that a command line's name means on `devices`; a PlanError says what is wrong.
 
     `ddp`, `tp-sp`, `fsdp.4+tp.2`: words with the size of their axis; one word may leave its size
-    out and takes the devices that remain. `interleaved` gives each rank 2 stages, `hsdp.2.8` shards
-    within each of 2 groups of 8, and `fsdp.16.8` reshards to groups of 8. The ranks of `ep.8` are
-    among those of the data axis.
+    out and takes the devices that remain. `interleaved` gives each rank 2 stages and
+    `interleaved.8.4` each of 8 ranks 4, `hsdp.2.8` shards within each of 2 groups of 8, and
+    `fsdp.16.8` reshards to groups of 8. The ranks of `ep.8` are among those of a stage. The name is
+    written in these words: `zero3` is `fsdp`.
     """
+    heads = (word.partition(".") for word in text.split("+"))
+    text = "+".join(_ALIASES.get(name, name) + dot + sizes for name, dot, sizes in heads)
     if text == "single":
         return Strategy(name=text)
     sizes: dict[str, int] = {}
@@ -357,6 +375,8 @@ def _parsed(word: str) -> tuple[str, _Fields, int]:
         raise PlanError(f"{word}: sizes are numbers, as in fsdp.16, fsdp.16.8, hsdp.2.8, ep.8")
     if name == "hsdp":
         return axis, fields | {"replicas": sizes[0]}, prod(sizes)
+    if name == "interleaved" and len(sizes) == 2:
+        return axis, fields | {"chunks": sizes[1]}, sizes[0]
     if len(sizes) == 2 and sizes[0] % sizes[1]:
         raise PlanError(f"{word}: groups of {sizes[1]} do not divide {sizes[0]} ranks")
     resharded = {"reshards_to": sizes[1]} if len(sizes) == 2 else {}
