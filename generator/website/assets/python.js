@@ -75,7 +75,7 @@ const py = {};
       Object.entries(Object.getOwnPropertyDescriptors(prototype)).forEach(([name, { value }]) => {
         if (value && name !== "constructor") this[name] = value.bind(this);
       });
-      Object.assign(this, structuredClone(usual), fields);
+      Object.assign(this, structuredClone(usual), typeof fields === "string" ? { message: fields } : fields);
     }
   };
 }
