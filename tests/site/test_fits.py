@@ -83,10 +83,10 @@ def test_the_page_computes_what_python_computes(fits):
 def test_llama_8b_trains_on_24_gib_by_adapters_alone(fits):
     said, turns = fits.locator("[data-fits] [role=status]"), fits.locator("[data-turns]")
     assert said.inner_text().startswith("Does not fit: 1")
-    assert "QLoRA on nf4 and recomputed" in turns.inner_text()
+    assert "QLoRA on nf4 and full checkpointing" in turns.inner_text()
     fits.get_by_label("Trained").select_option("QLoRA on nf4")
-    assert "recomputed" in turns.inner_text()
-    fits.get_by_label("Activations").select_option("recomputed")
+    assert "full checkpointing" in turns.inner_text()
+    fits.get_by_label("Activations").select_option("full checkpointing")
     assert said.inner_text().startswith("Fits: 1")
     assert turns.inner_text() == ""
     fits.reload()
@@ -96,7 +96,7 @@ def test_llama_8b_trains_on_24_gib_by_adapters_alone(fits):
 
 def test_what_the_form_cannot_compute_is_said(fits):
     said, terms = fits.locator("[data-fits] [role=status]"), fits.locator("[data-term]")
-    fits.get_by_text("Sizes of the model").click()
+    fits.locator("summary", has_text="Sizes of the model").click()
     fits.get_by_label("Attention heads").fill("31")
     assert said.inner_text().startswith("Enter whole numbers")
     assert {*terms.all_inner_texts()} == {"–"}

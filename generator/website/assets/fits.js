@@ -36,7 +36,7 @@ function isFit(change) {
   }
 }
 
-// Changes with which it fits: of one setting, else of two; and the fewest devices.
+// Changes with which it fits: of one setting, else of two; and the fewest devices, with one more at most.
 function turns() {
   const others = (select) => [...select.options].filter((option) => !option.selected);
   const changes = choices.flatMap((one) => others(one).map((option) => ({ one, option, how: fields(option) })));
@@ -47,8 +47,12 @@ function turns() {
   const fitting = (all) => all.filter((several) => isFit(both(several)));
   const single = fitting(changes.map((one) => [one]));
   const found = (single.length ? single : fitting(pairs)).map((several) => several.map(({ option }) => option.text).join(said.and));
-  const more = others(field("devices")).find(({ value }) => Number(value) > field("devices").value && isFit({ devices: value }));
-  if (more) found.push(said.devices.replace("{n}", more.value).replace("{strategy}", chosen.selectedOptions[0].text));
+  const counts = others(field("devices")).map(({ value }) => Number(value)).filter((count) => count > field("devices").value);
+  const enough = (change) => counts.find((devices) => isFit({ ...change, devices })) || Infinity;
+  const wider = [{}, ...changes].map((change) => [enough(change), change]).sort(([a], [b]) => a - b);
+  const [[n, { option }]] = wider;
+  const words = [said.devices.replace("{n}", n), chosen.selectedOptions[0].text, ...(option ? [option.text] : [])];
+  if (n < Infinity) found.push(words.join(said.and));
   return found.length ? `${said.turns}${found.join(said.or)}.` : said.nothing;
 }
 
@@ -65,7 +69,7 @@ function show() {
       terms = Object.fromEntries(Object.entries(peak).map(([name, bytes]) => [name.replace("_bytes", ""), bytes]));
       terms.outside = needs - reserved_bytes;
       told = said[fits].replace("{needs}", gib(needs)).replace("{memory}", gib(field("memory").value * GIB));
-      turned = fits === "fits" ? "" : turns();
+      turned = (fits === "fits" ? "" : turns()) + (field("device").selectedOptions[0].dataset.lacks || "");
     } catch ({ message }) {
       told = message;
     }
