@@ -38,7 +38,7 @@ class Words(Written):
 
 
 class PeaksPage(Written):
-    """The page that compares published peaks of memory with their simulations."""
+    """The page that compares published peaks of memory with simulations and closed forms."""
 
     title: Line
     about: Line
@@ -46,6 +46,8 @@ class PeaksPage(Written):
     """what is compared."""
     selection: Prose
     """which measurements qualify, and what is assumed or lacks of them."""
+    margin: Prose
+    """to which rows the margin of closed forms was fitted, and how others lie within it."""
     compiled: Prose | None = None
     """runs under a compiler, which no plan simulates."""
     variants: dict[str, Line] = {}

@@ -76,7 +76,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("program", "write a program that trains in a layout"),
     ):
         of = commands.add_parser(
-            name, help=says, description=SCOPE, formatter_class=parser.formatter_class
+            name,
+            usage=f"%(prog)s MODEL{' FILE' * (name == 'program')} [option …], as --help lists them",
+            help=says,
+            description=SCOPE,
+            formatter_class=parser.formatter_class,
         )
         of.add_argument("model", metavar="MODEL", help=presets)
         if name == "program":
