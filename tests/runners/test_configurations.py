@@ -13,13 +13,13 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from proofbook.runners.__main__ import main
 from proofbook.runners.planner.answers.architecture import model_presets
 from proofbook.runners.planner.answers.configuration import architecture_of
+from proofbook.runners.planner.answers.models import model_of
 from proofbook.runners.planner.answers.question import (
     PlanError,
     Question,
     TrainingSettings,
     strategy_of,
 )
-from proofbook.runners.planner.answers.models import model_of
 from proofbook.runners.planner.command import _parameters
 from proofbook.runners.planner.program import check
 from proofbook.runners.planner.simulated.one_rank import simulate_rank
