@@ -167,7 +167,8 @@ def _plan(evidence: Evidence, document: Document[PlanFile]) -> Iterator[Mistake]
             if isinstance(rate, Value) and str(rate.unit) != unit:
                 yield ("devices", at, key), f"in {rate.unit}, not in {unit}"
     page, peaks = document.model.published, evidence.book.traces.get(PEAKS.experiment)
-    rows = [str(run.settings["id"]) for run in peaks.runs.values()] if page and peaks else []
+    runs = peaks.runs.values() if page and peaks else ()
+    rows = [str(run.settings["id"]) for run in runs if "id" in run.settings]
     for key in ("variants", "notes") if rows else ():
         for row in getattr(page, key).keys() - {*rows}:
             yield ("published", key, row), f"no published row {row!r}{nearest(row, rows)}"

@@ -22,11 +22,6 @@ class Device(Written):
     between: Expression
     """bytes per second that a node of such devices sends to other nodes."""
 
-    @property
-    def rates(self) -> tuple[str, str, str]:
-        """What bounds the time of a step."""
-        return self.compute, self.link, self.between
-
 
 class Words(Written):
     """What a setting of the plan, such as `fsdp-keep`, is called; `checkpointed` a layout's own."""
@@ -38,7 +33,7 @@ class Words(Written):
 
 
 class PeaksPage(Written):
-    """The page that compares published peaks of memory with their simulations."""
+    """The page that compares published peaks of memory with simulations and closed forms."""
 
     title: Line
     about: Line
@@ -46,6 +41,8 @@ class PeaksPage(Written):
     """what is compared."""
     selection: Prose
     """which measurements qualify, and what is assumed or lacks of them."""
+    margin: Prose
+    """to which rows the margin of closed forms was fitted, and how others lie within it."""
     compiled: Prose | None = None
     """runs under a compiler, which no plan simulates."""
     variants: dict[str, Line] = {}
@@ -113,12 +110,10 @@ class PlanFile(Written):
     """the experiments that hold the plans, in the order of the page."""
     opening: Prose
     """of each model's page: what it shows."""
-    task: Line
-    """what readers change there."""
-    caption: Line
-    """of the bars."""
+    compared: Prose
+    """what its tables compare."""
     devices: Annotated[list[Device], Field(min_length=1)]
-    """among which readers choose; the page begins with the first."""
+    """among which readers of the home page choose; tables mark what the first has not."""
     words: Words
     """what settings are called; of strategies, what each axis does."""
     per_node: int

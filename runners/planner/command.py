@@ -68,9 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.formatter_class = __doc__, argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(dest="do", metavar="for | check")
     presets = f"one of {', '.join(model_presets())}; or config.json; or MODULE:FUNCTION"
-    says = "what to try first; without --devices, how many it takes"
     of = commands.add_parser(
-        "for", help=says, description=SCOPE, formatter_class=parser.formatter_class
+        "for",
+        usage="%(prog)s MODEL [option …], as --help lists them",
+        help="what to try first; without --devices, how many it takes",
+        description=SCOPE,
+        formatter_class=parser.formatter_class,
     )
     of.add_argument("model", metavar="MODEL", help=presets)
     of.add_argument("--json", action="store_true", help="every value, as JSON")

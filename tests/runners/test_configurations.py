@@ -12,13 +12,14 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from proofbook.runners.__main__ import main
 from proofbook.runners.planner.answers.architecture import model_presets
 from proofbook.runners.planner.answers.configuration import architecture_of
+from proofbook.runners.planner.answers.models import model_of
 from proofbook.runners.planner.answers.question import (
     PlanError,
     Question,
     TrainingSettings,
     strategy_of,
 )
-from proofbook.runners.planner.command import _model_of_file, _parameters
+from proofbook.runners.planner.command import _parameters
 from proofbook.runners.planner.simulated.layers import RankPlan
 from proofbook.runners.planner.simulated.one_rank import simulate_rank
 from proofbook.runners.planner.simulated.own_model import loss_of
@@ -87,8 +88,11 @@ def test_its_parameters_are_those_of_transformers(stated, tmp_path):
         ("mistral", {"sliding_window": -5}, "sliding_window: Input should be greater"),
         ("llama", {"num_hidden_layer": 2}, "no such key is known .did you mean num_hidden_layers"),
         ("qwen2", {"num_layer_groups": None}, "num_layer_groups: no such key is known"),
-        ("deepseek_v3", {"quantization_config": {"quant_method": "fp8"}}, "remove its quant"),
-        ("llama", {"peft_type": "LORA"}, "LoRA is not planned: a plan trains every parameter"),
+        ("deepseek_v3", {"quantization_config": {"quant_method": "fp8"}}, "to 8 bits, .*remove"),
+        ("llama", {"quantization_config": {"load_in_4bit": True}}, "to 4 bits.*the embedding, the"),
+        ("llama", {"quantization_config": {"bits": 4, "modules_to_not_convert": ["lm_head"]}},
+         r"do not train \(lm_head stay in 16\); add --lora --frozen-bits 4"),
+        ("llama", {"peft_type": "LORA"}, "describes an adapter; name the model's config.json"),
         ("llama", {"model_type": None}, "states no model_type; name a model's config.json"),
         ("llama", {"num_attention_heads": 11}, "11 heads do not divide a width of 4096"),
         ("llama", {"num_key_value_heads": 5}, "5 heads of keys do not divide 32"),
@@ -119,7 +123,7 @@ KIMI = {"model_type": "kimi_k2", "first_k_dense_replace": 1, "n_routed_experts":
     ],
 )
 def test_the_title_has_the_published_parameters_in_all_and_active(configuration, said, tmp_path):
-    assert _parameters(_model_of_file(str(written(tmp_path, configuration)))) == said
+    assert _parameters(model_of(str(written(tmp_path, configuration)))) == said
 
 
 SMALL = {
@@ -134,7 +138,7 @@ def test_a_model_of_transformers_has_the_peak_that_torchs_tracker_finds(family, 
     path = str(written(tmp_path, SMALL | {"model_type": family}))
     training = TrainingSettings(sequence=32, microbatch=2, global_batch=2, precision="bf16")
     question = Question(
-        model=_model_of_file(path), training=training, strategy=strategy_of("single", 1)
+        model=model_of(str(path)), training=training, strategy=strategy_of("single", 1)
     )
 
     def loss(model, given):
@@ -160,14 +164,14 @@ def test_a_model_of_transformers_has_the_peak_that_torchs_tracker_finds(family, 
 )
 def test_what_transformers_does_not_build_is_one_line(stated, why, tmp_path):
     with pytest.raises(PlanError, match=why) as raised:
-        _model_of_file(str(written(tmp_path, stated)))
+        model_of(str(written(tmp_path, stated)))
     assert "\n" not in str(raised.value)
 
 
 def test_without_transformers_a_family_is_refused_with_what_installs_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(PlanError, match="transformers reads it: pip install transformers"):
-        _model_of_file(str(written(tmp_path, {"model_type": "smollm3"})))
+        model_of(str(written(tmp_path, {"model_type": "smollm3"})))
 
 
 @pytest.mark.parametrize(
@@ -179,9 +183,11 @@ def test_without_transformers_a_family_is_refused_with_what_installs_it(tmp_path
         (["--loss-chunks", "2000"], "is no whole number from 1 to 1,024"),
         (["--memory", "1e30"], "'1e30' is no number above 0, up to 1e+06"),
         (["--flops", "inf"], "'inf' is no number above 0, up to 1e+18"),
+        (["--flops", "989"], "989 TFLOP/s are 989e12"),
+        (["--devices", "3x"], "'3x' lacks a number: 8 devices, or 2x8"),
+        (["--precision", "fp8"], "fp8 is not planned; only products would be in 8 bits"),
         (["--strategies", "ddp,,fsdp"], "'ddp,,fsdp' names no strategy"),
-        (["--lora"], "LoRA is not planned: a plan trains every parameter"),
-        (["--lora-rank", "16"], "LoRA is not planned: a plan trains every parameter"),
+        (["--lora", "0"], "'0' is no whole number from 1 to 4,096"),
     ],
 )
 def test_what_no_plan_has_is_one_line(words, why, capsys):
@@ -204,6 +210,7 @@ def test_a_configuration_file_gives_the_published_size(tmp_path):
     ("text", "why"),
     [
         ("{", "is no configuration file"),
+        ("[1, 2]", "holds no object in JSON; name a model's config.json"),
         (json.dumps({"model_type": "bert"}), "'bert' is not known"),
         (json.dumps({"model_type": "llama"}), "num_hidden_layers or n_layer: Field required"),
         (json.dumps(NO_SIZES), "n_layer: Field required"),
@@ -226,6 +233,9 @@ PRESETS = {
     "llama-13b": 13_015_864_320,
     "llama-70b": 70_553_706_496,
     "mixtral-8x7b": 46_702_792_704,
+    "llama-405b": 405_853_388_800,
+    # Without the module that predicts further tokens, and without 58 × 256 biases of the routers.
+    "deepseek-v3": 671_026_419_200 - 58 * 256,
 }
 
 

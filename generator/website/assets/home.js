@@ -64,9 +64,7 @@ function answer(event) {
     : "Not simulated";
   all(shown, "[data-needs]").forEach((one) => one.classList.toggle("pb-over", !fits(one.dataset.needs)));
   all(shown, "table").forEach(book.stop);
-  const on = shown.querySelector("[data-kept]");
-  if (on) on.search = new URLSearchParams([...on.dataset.kept.split("|"), `${fit.dataset.memory}: ${gpu.text}`].map((one) => ["plan", one]));
-  else {
+  if (!found) {
     const command = shown.querySelector("code > span");
     const { mesh } = devices.selectedOptions[0].dataset;
     command.textContent = `${command.textContent.trim()} ${model.value} --devices ${mesh} --memory ${memory.value}`;

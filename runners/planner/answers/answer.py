@@ -174,12 +174,13 @@ class Layout:
     @property
     def is_hidden(self) -> bool:
         """Whether computing takes as long as all that ranks send, which it can hide."""
-        return self.bounds.bottleneck == "computing"
+        return self.bounds.sending <= self.bounds.computing
 
     @property
     def priority(self) -> Priority:
         """Its key in the order of the rule; the smallest is tried first."""
-        return priority(self.answer.question, self.cluster.per_node, is_hidden=self.is_hidden)
+        sending = self.bounds.sending / self.bounds.computing if self.bounds.computing else 0.0
+        return priority(self.answer.question, self.cluster.per_node, sending=sending)
 
     def dominates(self, other: Layout, *, is_memory_free: bool = False) -> bool:
         """Whether no cost is higher and any is lower; if computing bounds both, by the rule too.

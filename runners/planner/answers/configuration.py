@@ -74,11 +74,13 @@ def architecture_of(path: Path, *, freezes: bool = False) -> Architecture:
 def _stated(path: Path) -> dict[str, Any]:
     """The keys and values of a file; a PlanError where a plan cannot train what it describes."""
     try:
-        stated = dict(json.loads(path.read_text()))
+        stated = json.loads(path.read_text())
     except OSError as error:
         raise PlanError(f"{path}: {error.strerror}; name a model's config.json") from error
     except (TypeError, ValueError, RecursionError) as error:
         raise PlanError(f"{path} is no configuration file in JSON: {error}") from error
+    if not isinstance(stated, dict):
+        raise PlanError(f"{path} holds no object in JSON; name a model's config.json")
     if "peft_type" in stated:
         raise PlanError(f"{path} describes an adapter; name the model's config.json, and --lora")
     if not isinstance(stated.get("model_type"), str):

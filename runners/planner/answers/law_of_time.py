@@ -54,6 +54,11 @@ class Bounds(NamedTuple):
     between: float  # sending to other nodes
 
     @property
+    def sending(self) -> float:
+        """Seconds: the longer of both tiers, over which sending may run at once."""
+        return max(self.within, self.between)
+
+    @property
     def at_least(self) -> float:
         """Seconds: the longest of the parts, which may run at once; no step is shorter."""
         return max(self.computing, self.within, self.between)

@@ -114,8 +114,8 @@ def shortlist(
     """The layouts that fit by closed forms, in the rule's order; a PlanError where none is valid.
 
     Larger microbatches than that of the question, and recomputation, are tried too; of strategies
-    those of `tried`, or all. As the rule puts recomputation last, and more stages on a rank after
-    fewer, either is tried only where fewer than `TO_MEASURE` strategies fit without it.
+    those of `tried`, or all. As the rule puts recomputation, and more stages on a rank, after less
+    of either, they are tried only where fewer than `TO_MEASURE` strategies fit without.
     """
     training, shape = question.training, question.model.architecture
     if tried is None:
@@ -140,7 +140,8 @@ def shortlist(
 
 
 def _num_fitting(found: Iterable[Layout]) -> int:
-    return len({layout.strategy for layout in found if layout.verdict == "fits"})
+    fitting = (a for a in found if a.verdict == "fits" and not a.priority.is_link_bound)
+    return len({layout.strategy for layout in fitting})
 
 
 def _until_too_much(question: Question, cluster: Cluster, memory_bytes: float) -> Iterator[Layout]:
@@ -238,7 +239,7 @@ def _reasons(layout: Layout, memory_bytes: float) -> list[str]:
     if layout.answer.is_simulated and layout.is_tight(memory_bytes):
         lines.append("  it nearly fills the device: measure its first steps before you rely on it")
     lines.append(f"  a step takes at least {bounds.at_least:.3g} s, by {bounds.bottleneck}")
-    if sending := max(bounds.within, bounds.between):
+    if sending := bounds.sending:
         hidden = "hidden" if layout.is_hidden else "not hidden"
         lines.append(
             f"  sending takes {sending:.3g} s, {hidden} by {bounds.computing:.3g} s of computing"
