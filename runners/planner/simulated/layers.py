@@ -148,12 +148,13 @@ class GroupedQueryAttention(Attention):
         self._sizes = [n * shape.head_size for n in (self.num_heads, keys, keys)]
         is_one = shape.has_fused_inputs or "glu" not in shape.activation  # matrix of all three
         widths = [sum(self._sizes)] if is_one else self._sizes
-        self.inputs = nn.ModuleList(plan.linear(hidden, n, has_bias=has_bias) for n in widths)
+        normed = self._sizes[:2] if shape.has_wide_query_key_norm else [shape.head_size] * 2
+        inputs = nn.ModuleList(plan.linear(hidden, n, has_bias=has_bias) for n in widths)
+        if not is_one:  # the order of parameters decides where they lie
+            self.inputs = inputs
         self.output = plan.linear(self._sizes[0], hidden, has_bias=shape.has_output_bias)
-        normed = shape.head_size, shape.head_size
-        if shape.has_wide_query_key_norm:
-            normed = self._sizes[0], self._sizes[1]
         self.norms = nn.ModuleList(map(plan.norm_of, normed if shape.has_query_key_norm else ()))
+        self.inputs = inputs
 
     def compute(self, x: Tensor, rotations: Tensor | None) -> Tensor:
         """(batch, sequence, hidden) → (batch, sequence, hidden)."""
@@ -185,6 +186,7 @@ class LatentAttention(Attention):
         super().__init__(plan, layer)
         shape, heads, has_bias = plan.shape, self.num_heads, plan.shape.has_qkv_bias
         hidden, rank = shape.hidden_size, shape.query_rank
+        self.output = plan.linear(heads * shape.value_dim, hidden, has_bias=shape.has_output_bias)
         self._sizes = [shape.head_size - shape.rotary_size, shape.value_dim]
         self.queries = nn.Sequential(plan.linear(rank or hidden, heads * shape.head_size))
         if rank:
@@ -193,7 +195,6 @@ class LatentAttention(Attention):
         self.down = plan.linear(hidden, shape.kv_rank + shape.rotary_size, has_bias=has_bias)
         self.norm = plan.norm_of(shape.kv_rank)
         self.up = plan.linear(shape.kv_rank, heads * sum(self._sizes))
-        self.output = plan.linear(heads * shape.value_dim, hidden, has_bias=shape.has_output_bias)
 
     def compute(self, x: Tensor, rotations: Tensor | None) -> Tensor:
         """Attention to keys and values expanded from a latent; (batch, sequence, hidden)."""
@@ -233,8 +234,8 @@ class FeedForward(nn.Module):
 
     def compute(self, x: Tensor) -> Tensor:
         """(…, hidden) → the same: an addend, without what ranks send each other."""
-        inner = [matrix(x) for matrix in self.inner]
-        passed: Tensor = self.outer(self._activate(*inner))
+        inner, is_gated = self.inner[0](x), len(self.inner) > 1
+        passed: Tensor = self.outer(self._activate(inner, self.inner[1](x) if is_gated else None))
         return passed
 
     def _activate(self, inner: Tensor, gate: Tensor | None = None) -> Tensor:
