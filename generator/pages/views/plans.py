@@ -6,7 +6,7 @@ the command answers, by closed forms.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -52,28 +52,6 @@ class Setting(NamedTuple):
     optimizer: str
 
 
-class Fit(NamedTuple):
-    """What the layouts of a model need on some devices, in one setting of the rest."""
-
-    of: TraceOnPage
-    devices: int
-    words: dict[str, str]  # the setting, by control
-    needs: Sequence[int]  # bytes of a device, of all its layouts
-    table: Table  # of strategies: with all activations kept, and with all recomputed
-
-
-@dataclass(frozen=True)
-class WhichFit(Element):
-    """Which strategies fit a model on some devices: the first answer, and those of a script."""
-
-    IS_FOUND = False
-    COUNTS = 1, 2, 4, 8, 16, 32, 64, 128
-    per_node: int
-    memories: Sequence[tuple[str, float]]  # of each device its name and its bytes
-    precision: Mapping[str, str]  # in words
-    fits: Sequence[Fit]
-
-
 @dataclass(frozen=True)
 class PlanOpening(Element):
     """Links to the pages of all models, and what the plans of this one show and share."""
@@ -109,14 +87,13 @@ class Plans:
             by_setting.setdefault(self.settings[name], []).append(answer)
         return {setting: answers for setting, answers in by_setting.items() if len(answers) > 1}
 
-    def fits(self, memory: float) -> Iterator[Fit]:
-        """What layouts need on each number of devices, with Adam where that was simulated."""
+    def tables(self, memory: float) -> Iterator[tuple[str, Table]]:
+        """A table of each number of devices, under its setting: with Adam, if it was simulated."""
         titles = "Strategy", "#Activations kept", "#Recomputed"
         by_optimizer = sorted(self.by_setting, key=attrgetter("devices", "optimizer", "sequence"))
-        for devices, (own, *_) in groupby(by_optimizer, attrgetter("devices")):
+        for _, (own, *_) in groupby(by_optimizer, attrgetter("devices")):
             table = Table(titles, [*self._strategies(own, memory)], is_found=False)
-            sizes = [*map(needs, self.by_setting[own])]
-            yield Fit(self.folio.book.traces[self.name], devices, self.options(own), sizes, table)
+            yield " · ".join(self.options(own).values()), table
 
     def _strategies(self, own: Setting, memory: float) -> Iterator[Row]:
         """Each strategy simulated with all activations kept, and with all recomputed."""
@@ -259,17 +236,6 @@ def plan(draft: Draft) -> Parts:
     yield Block([draft.prose(own.own), draft.program(own.program)], "pb-command")
 
 
-def which_fit(folio: Folio) -> Iterator[WhichFit]:
-    """The question of the home page, of a book with plans."""
-    if folio.book.plan is None:
-        return
-    plan = folio.book.plan
-    values = [(device.name, folio.value(device.memory)) for device in plan.devices]
-    memories = [(f"{name} {value}", numeric(value)) for name, value in values if value]
-    fits = [fit for name in plan.models for fit in Plans(name, folio).fits(memories[0][1])]
-    yield WhichFit(plan.per_node, memories, plan.words.precision, fits)
-
-
 def _written(folio: Folio) -> PlanFile:
     assert folio.book.plan is not None
     return folio.book.plan
@@ -325,10 +291,9 @@ def planned(draft: Draft) -> Parts:
     yield draft.heading(2, "What each strategy needs")
     yield Block([draft.prose(own.compared)])
     memory = folio.value(own.devices[0].memory)
-    for fit in plans.fits(numeric(memory) if memory else math.inf):
-        words = " · ".join(fit.words.values())
+    for words, table in plans.tables(numeric(memory) if memory else math.inf):
         yield Markup('<p class="pb-view">{}</p>').format(label(words))
-        yield fit.table
+        yield table
     if int(plans.grid.architecture["num_experts"]) > 1:
         yield from draft.passage("Experts", own.experts)
     names, *columns = zip(*_named(plans), strict=True)
