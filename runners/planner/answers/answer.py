@@ -212,7 +212,6 @@ class Layout:
             "needed_bytes": self.needed_bytes,
             "seconds_at_full_rates": {
                 "at_least": law.at_least,
-                "without_overlap": law.at_most,
                 **law._asdict(),
             },
         }
