@@ -15,9 +15,7 @@ from proofbook.runners.planner.answers import closed_form
 from proofbook.runners.planner.answers.answer import (
     GIB,
     Layout,
-    PlanAnswer,
     layout_of,
-    layouts,
     memory_words,
 )
 from proofbook.runners.planner.answers.architecture import Architecture
@@ -194,11 +192,6 @@ def choose(fitting: Sequence[Layout], cluster: Cluster) -> LayoutChoice:
     if not is_ordered:
         return LayoutChoice(sorted(fitting, key=BY_MEMORY), sorted(measured, key=BY_MEMORY), False)
     return LayoutChoice([*fitting], measured, True)
-
-
-def choice_of(answers: Sequence[PlanAnswer], cluster: Cluster, memory_bytes: float) -> LayoutChoice:
-    """The choice among simulated answers; without layouts where none fits."""
-    return choose(layouts(answers, cluster, memory_bytes), cluster)
 
 
 def to_measure(fitting: Iterable[Layout]) -> list[Layout]:
