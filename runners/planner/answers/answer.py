@@ -34,7 +34,6 @@ from proofbook.runners.planner.answers.question import (
 
 GIB = 2**30
 NEARLY = 0.01  # layouts that differ by a smaller share are equal
-TIGHT = 0.95  # of a device's memory: what needs more of it leaves little
 _VERDICTS = ("fits", "marginal", "no")
 _TIERS = ("computing", "within", "between")
 _HEAD = (
@@ -198,10 +197,6 @@ class Layout:
             own, its = self.priority, other.priority
             return own < its or (is_less and own == its)
         return is_less
-
-    def is_tight(self, memory_bytes: float) -> bool:
-        """Whether it leaves so little of a device that a first try may well fail."""
-        return self.needed_bytes > TIGHT * memory_bytes
 
     def document(self) -> dict[str, Any]:
         """A dictionary for JSON: the answer, its verdict, bytes needed, seconds of its bounds."""

@@ -229,8 +229,6 @@ def _known(*, is_ordered: bool) -> str:
 def _reasons(layout: Layout, memory_bytes: float) -> list[str]:
     bounds, used = layout.bounds, f"{layout.needed_bytes / GIB:.1f} of {memory_bytes / GIB:.4g} GiB"
     lines = [f"  needs {used}: {memory_words(layout)}"]
-    if layout.answer.is_simulated and layout.is_tight(memory_bytes):
-        lines.append("  it nearly fills the device: measure its first steps before you rely on it")
     lines.append(f"  a step takes at least {bounds.at_least:.3g} s, by {bounds.bottleneck}")
     if sending := bounds.sending:
         hidden = "hidden" if layout.is_hidden else "not hidden"
