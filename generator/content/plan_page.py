@@ -9,10 +9,8 @@ from proofbook.generator.content.words import Expression, GridName, Line, Prose,
 
 
 class Device(Written):
-    """A device that readers choose."""
+    """A device."""
 
-    name: Line
-    """as a button shows it."""
     memory: Expression
     """bytes."""
     compute: Expression
@@ -112,8 +110,8 @@ class PlanFile(Written):
     """of each model's page: what it shows."""
     compared: Prose
     """what its tables compare."""
-    devices: Annotated[list[Device], Field(min_length=1)]
-    """among which readers of the home page choose; tables mark what the first has not."""
+    device: Device
+    """on which layouts that lessons name are compared."""
     words: Words
     """what settings are called; of strategies, what each axis does."""
     per_node: int

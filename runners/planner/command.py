@@ -28,7 +28,7 @@ from proofbook.runners.planner.answers.architecture import model_presets
 from proofbook.runners.planner.answers.device_memory import FORM_ERROR
 from proofbook.runners.planner.answers.devices import gpu_of
 from proofbook.runners.planner.answers.law_of_time import Cluster
-from proofbook.runners.planner.answers.models import model_of, sizes_of
+from proofbook.runners.planner.answers.models import model_of
 from proofbook.runners.planner.answers.published import COMPARISONS
 from proofbook.runners.planner.answers.published import lines as values_by_run
 from proofbook.runners.planner.answers.question import (
@@ -156,8 +156,9 @@ def _model(asked: argparse.Namespace) -> tuple[PlannedModel, int]:
         raise PlanError(f"{flag} has no effect with {asked.model}; leave it out")
     if not model.batch and is_own:
         raise PlanError(f"{asked.model} needs --batch, of its microbatch and sequence")
-    longest = sizes.context_length if (sizes := sizes_of(model)) else 0
-    return model, longest or max(LONGEST, asked.sequence or 0)
+    if model.architecture is None:
+        return model, max(LONGEST, asked.sequence or 0)
+    return model, model.architecture.context_length
 
 
 def _precision(asked: argparse.Namespace) -> Precision:
@@ -328,9 +329,9 @@ def _title(
 
 def _parameters(model: PlannedModel) -> str:
     """The number of parameters, and of active ones where they are fewer; "" for an own model."""
-    if (sizes := sizes_of(model)) is None:
+    if model.architecture is None:
         return ""
-    total, active = sizes.num_parameters, sizes.active_parameters
+    total, active = model.architecture.num_parameters, model.architecture.active_parameters
     return f", {_short(total)} parameters" + f" ({_short(active)} active)" * (active < total)
 
 

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from proofbook.runners.planner.answers import closed_form
-from proofbook.runners.planner.answers.answer import GIB, layout_of
+from proofbook.runners.planner.answers.answer import GIB, layout_of, layouts
 from proofbook.runners.planner.answers.architecture import model_presets
 from proofbook.runners.planner.answers.how_many import changes_that_fit, least_devices
 from proofbook.runners.planner.answers.law_of_time import Cluster
@@ -20,7 +20,6 @@ from proofbook.runners.planner.answers.question import (
 from proofbook.runners.planner.answers.search import (
     TO_MEASURE,
     choice_lines,
-    choice_of,
     choose,
     shortlist,
     strategies,
@@ -165,7 +164,7 @@ def test_a_batch_that_no_strategy_divides_is_refused():
 def test_beyond_the_size_for_which_the_order_is_known_none_is_said(devices):
     cluster, names = Cluster(devices // 8, 8, *RATES), ("fsdp", "zero1", "ddp-view", "fsdp-keep")
     formed = by_forms([asked(name, devices, global_batch=devices) for name in names])
-    made = choice_of(formed, cluster, 80 * GIB)
+    made = choose(layouts(formed, cluster, 80 * GIB), cluster)
     assert made.is_ordered == (devices == KNOWN_TO)
     if made.is_ordered:
         heads = ["try first:", "measure beside it:", "measure beside it:"]

@@ -5,15 +5,11 @@ number of devices what strategies need; and the layouts that a lesson names. Wha
 the command answers, by closed forms.
 """
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import groupby
-from operator import attrgetter
 from typing import NamedTuple
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from proofbook.generator.checks.lesson_checks import planned as planned_in
 from proofbook.generator.content.lesson import WhyFile
@@ -31,7 +27,7 @@ from proofbook.generator.printing.markdown import plain
 from proofbook.generator.values import units
 from proofbook.generator.values.filters import each, largest
 from proofbook.generator.values.units import Unit
-from proofbook.generator.values.value import Value, computed, numeric
+from proofbook.generator.values.value import Value, computed
 from proofbook.runners.planner.answers.answer import PlanAnswer, answers_of, needs
 from proofbook.runners.planner.answers.plan_grid import named_rows
 
@@ -45,33 +41,11 @@ Parts = Iterator[Element | Markup]
 
 
 class Setting(NamedTuple):
-    """What readers choose beside the memory of a device."""
+    """What tells the rows of a strategy apart, beside recomputation and microbatch."""
 
     devices: int
     sequence: int
     optimizer: str
-
-
-class Fit(NamedTuple):
-    """What the layouts of a model need on some devices, in one setting of the rest."""
-
-    of: TraceOnPage
-    devices: int
-    words: dict[str, str]  # the setting, by control
-    needs: Sequence[int]  # bytes of a device, of all its layouts
-    table: Table  # of strategies: with all activations kept, and with all recomputed
-
-
-@dataclass(frozen=True)
-class WhichFit(Element):
-    """Which strategies fit a model on some devices: the first answer, and those of a script."""
-
-    IS_FOUND = False
-    COUNTS = 1, 2, 4, 8, 16, 32, 64, 128
-    per_node: int
-    memories: Sequence[tuple[str, float]]  # of each device its name and its bytes
-    precision: Mapping[str, str]  # in words
-    fits: Sequence[Fit]
 
 
 @dataclass(frozen=True)
@@ -101,53 +75,12 @@ class Plans:
             name: Setting(state.devices, state.sequence, state.optimizer) for name, state in states
         }
 
-    @cached_property
-    def by_setting(self) -> dict[Setting, list[PlanAnswer]]:
-        """The answers of each setting that has several."""
-        by_setting: dict[Setting, list[PlanAnswer]] = {}
-        for name, answer in self.answers.items():
-            by_setting.setdefault(self.settings[name], []).append(answer)
-        return {setting: answers for setting, answers in by_setting.items() if len(answers) > 1}
-
-    def fits(self, memory: float) -> Iterator[Fit]:
-        """What layouts need on each number of devices, with Adam where that was simulated."""
-        titles = "Strategy", "#Activations kept", "#Recomputed"
-        by_optimizer = sorted(self.by_setting, key=attrgetter("devices", "optimizer", "sequence"))
-        for devices, (own, *_) in groupby(by_optimizer, attrgetter("devices")):
-            table = Table(titles, [*self._strategies(own, memory)], is_found=False)
-            sizes = [*map(needs, self.by_setting[own])]
-            yield Fit(self.folio.book.traces[self.name], devices, self.options(own), sizes, table)
-
-    def _strategies(self, own: Setting, memory: float) -> Iterator[Row]:
-        """Each strategy simulated with all activations kept, and with all recomputed."""
-        named = {
-            (answer.question.strategy.name, answer.question.training.checkpointing): answer
-            for answer in self.by_setting[own]
-            if answer.question.training.microbatch == self.grid.microbatch
-        }
-        kept = {name: answer for (name, how), answer in named.items() if how == "none"}
-        for name in sorted(kept, key=lambda name: needs(kept[name])):
-            recomputed = named.get((name, "all"))
-            if recomputed and (name, "ddp" in kept) != ("ddp-view", True):
-                cells = (self.compared(answer, memory) for answer in (kept[name], recomputed))
-                yield [self.words(kept[name]), *cells]
-
-    def compared(self, answer: PlanAnswer, memory: float) -> Markup:
-        """What a layout needs, marked where that is more than a device has; it leads to its row."""
-        path, size = self.path(answer), needs(answer)
-        over = Markup(' class="pb-over"') * (size > memory)
-        link = '<span data-needs="{}"{}><a class="pb-value pb-simulated" href="{}">{}</a></span>'
-        printed = str(_largest(path, "needed_bytes", self.folio))
-        return Markup(link).format(size, over, self.folio.place_of(path), printed)
-
-    def options(self, setting: Setting) -> dict[str, str]:
-        """By control, the words of a setting: mesh, sequence, optimizer."""
+    def options(self, setting: Setting) -> list[str]:
+        """The words of a setting: mesh, sequence, optimizer."""
         optimizer = self.plan.words.optimizer.get(setting.optimizer, setting.optimizer)
         per_node = min(setting.devices, self.plan.per_node)
-        return {
-            "mesh": f"{setting.devices // per_node} × {per_node}",
-            "sequence": f"{setting.sequence:,}", "optimizer": plain(self.folio.line(optimizer)),
-        }  # fmt: skip
+        mesh = f"{setting.devices // per_node} × {per_node}"
+        return [mesh, f"{setting.sequence:,} tokens", plain(self.folio.line(optimizer))]
 
     def shared(self, setting: str) -> Markup:
         """A setting that all runs of the model have."""
@@ -172,13 +105,6 @@ class Plans:
         if training.microbatch != self.grid.microbatch:
             own.append(f"microbatch\u00a0{training.microbatch}")
         return ", ".join([" × ".join(axes), *own])
-
-    def words(self, answer: PlanAnswer) -> Markup:
-        """The label of an answer, which breaks within no name that has a hyphen."""
-        keep = Markup('<span class="pb-keep">{}</span>')
-        parts = self.label(answer).split(" ")
-        kept = (keep.format(part) if "-" in part else escape(part) for part in parts)
-        return label(Markup(" ").join(kept))
 
     def needs(self, answer: PlanAnswer) -> Markup:
         """What the rank with the highest demand needs of its device."""
@@ -232,7 +158,8 @@ def _models(folio: Folio) -> Iterator[Row]:
     model = Markup('<a class="pb-label" href="{}">{}</a>')
     for name in _written(folio).models:
         plans, page = Plans(name, folio), folio.book.traces[name].page
-        devices = " · ".join(dict.fromkeys(str(own.devices) for own in sorted(plans.by_setting)))
+        settings = sorted(set(plans.settings.values()))
+        devices = " · ".join(dict.fromkeys(str(own.devices) for own in settings))
         title = model.format(page, plans.grid.title)
         yield [title, plans.shared("num_parameters"), label(devices), counted(len(plans.answers))]
 
@@ -260,17 +187,6 @@ def plan(draft: Draft) -> Parts:
         )
     yield draft.heading(2, "Plan your own model")
     yield Block([draft.prose(own.own), draft.program(own.program)], "pb-command")
-
-
-def which_fit(folio: Folio) -> Iterator[WhichFit]:
-    """The question of the home page, of a book with plans."""
-    if folio.book.plan is None:
-        return
-    plan = folio.book.plan
-    values = [(device.name, folio.value(device.memory)) for device in plan.devices]
-    memories = [(f"{name} {value}", numeric(value)) for name, value in values if value]
-    fits = [fit for name in plan.models for fit in Plans(name, folio).fits(memories[0][1])]
-    yield WhichFit(plan.per_node, memories, plan.words.precision, fits)
 
 
 def _written(folio: Folio) -> PlanFile:
@@ -325,19 +241,12 @@ def planned(draft: Draft) -> Parts:
         {**facts, "precision": folio.line(precision)},
         folio.line(order.table) if order else Markup(),
     )  # fmt: skip
-    yield draft.heading(2, "What each strategy needs")
+    names, *columns = zip(*_named(plans), strict=True)
+    yield draft.heading(2, "What each layout needs")
     yield Block([draft.prose(own.compared)])
-    memory = folio.value(own.devices[0].memory)
-    for fit in plans.fits(numeric(memory) if memory else math.inf):
-        words = " · ".join(fit.words.values())
-        yield Markup('<p class="pb-view">{}</p>').format(label(words))
-        yield fit.table
+    yield Table(["Layout, and its run", "#Needs"], [*zip(*columns, strict=True)], anchors=[*names])
     if int(plans.grid.architecture["num_experts"]) > 1:
         yield from draft.passage("Experts", own.experts)
-    names, *columns = zip(*_named(plans), strict=True)
-    table = Table(["Run", "Layout", "#Needs"], [*zip(*columns, strict=True)], anchors=[*names])
-    title = Markup("Names of these plans in claims and commands")
-    yield Fold(title, [table], "pb-whole", anchor="names")
     again = Markup(
         "To repeat these simulations: <code>.venv/bin/python -m runners plan check {}</code>"
     )
@@ -347,10 +256,11 @@ def planned(draft: Draft) -> Parts:
         yield from proofs(claims, draft.gathered.claim_lessons, folio)
 
 
-def _named(plans: Plans) -> Iterator[tuple[str, Markup, Markup, Markup]]:
+def _named(plans: Plans) -> Iterator[tuple[str, Markup, Markup]]:
     """Every row of the grid by its setting, the smallest first: where links to its run lead."""
-    pairs, code = plans.answers.items(), Markup("<code>{}</code>")
+    both = Markup('<span class="pb-label">{}</span><br><small><code>{}</code></small>')
+    pairs = plans.answers.items()
     for name, answer in sorted(pairs, key=lambda pair: (plans.settings[pair[0]], needs(pair[1]))):
-        words = " · ".join([plans.label(answer), *plans.options(plans.settings[name]).values()])
-        path = code.format(breakable(f"{plans.name}.{name}"))
-        yield name, path, label(words), plans.needs(answer)
+        words = " · ".join([plans.label(answer), *plans.options(plans.settings[name])])
+        path = breakable(f"{plans.name}.{name}")
+        yield name, both.format(words, path), plans.needs(answer)

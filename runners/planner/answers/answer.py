@@ -34,7 +34,6 @@ from proofbook.runners.planner.answers.question import (
 
 GIB = 2**30
 NEARLY = 0.01  # layouts that differ by a smaller share are equal
-TIGHT = 0.95  # of a device's memory: what needs more of it leaves little
 _VERDICTS = ("fits", "marginal", "no")
 _TIERS = ("computing", "within", "between")
 _HEAD = (
@@ -199,10 +198,6 @@ class Layout:
             return own < its or (is_less and own == its)
         return is_less
 
-    def is_tight(self, memory_bytes: float) -> bool:
-        """Whether it leaves so little of a device that a first try may well fail."""
-        return self.needed_bytes > TIGHT * memory_bytes
-
     def document(self) -> dict[str, Any]:
         """A dictionary for JSON: the answer, its verdict, bytes needed, seconds of its bounds."""
         law = self.bounds
@@ -212,7 +207,6 @@ class Layout:
             "needed_bytes": self.needed_bytes,
             "seconds_at_full_rates": {
                 "at_least": law.at_least,
-                "without_overlap": law.at_most,
                 **law._asdict(),
             },
         }

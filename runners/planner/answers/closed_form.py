@@ -19,7 +19,7 @@ from math import prod
 from proofbook.runners.core.trace.measured import MemoryClasses
 from proofbook.runners.planner.answers.answer import PlanAnswer
 from proofbook.runners.planner.answers.plan_grid import GridRank
-from proofbook.runners.planner.answers.question import Question, Strategy
+from proofbook.runners.planner.answers.question import Question
 from proofbook.runners.simulate.log import RESHARDED, AxisCalls
 
 _Call = tuple[str, str, int, float]  # operation, axis, ranks, and bytes of a step
@@ -37,16 +37,6 @@ def answer(question: Question) -> PlanAnswer:
     return PlanAnswer.model_construct(
         question=question, reason=None, ranks=ranks, seconds=0.0, is_simulated=False
     )
-
-
-def model_flops(question: Question) -> float:
-    """Operations of a step on all devices, as utilization counts them: nothing is computed again.
-
-    For backward, a kernel of attention computes its scores again, which `answer` counts.
-    """
-    training = question.training.model_copy(update={"microbatch": 1, "checkpointing": "none"})
-    whole = {"training": training, "strategy": Strategy(name="single")}
-    return _Rank(question.model_copy(update=whole), 0).flops(attention=6)
 
 
 class _Rank:
@@ -312,13 +302,13 @@ class _Rank:
 
     # --- FLOPs and bytes that are sent
 
-    def flops(self, attention: int = 0) -> float:
-        """FLOPs of a step; `attention` of each causal score, or 0 as its kernel does."""
+    def flops(self) -> float:
+        """FLOPs of a step."""
         head = self._is_last * 6 * self._shape.embedding_parameters / self._strategy.tensor
-        layers = self._sum(lambda layer: self._layer_flops(layer, attention))
+        layers = self._sum(self._layer_flops)
         return self._num * self._tokens * (layers + head)
 
-    def _layer_flops(self, layer: int, attention: int) -> float:
+    def _layer_flops(self, layer: int) -> float:
         """FLOPs of a token: 6 for each weight, attention, and recomputation."""
         shape, which = self._shape, self._training.checkpointing
         idle = (shape.num_experts - shape.num_active_experts) * shape.expert_parameters
@@ -326,7 +316,8 @@ class _Rank:
         length, window = self._training.sequence, shape.window_of(layer)
         attended = length - max(0, length - window) ** 2 / length if window else length
         is_kept = which == "none" or (which == "selective" and self._strategy.context == 1)
-        scores = (attention or 7 + 2 * (not is_kept)) * shape.num_heads * shape.head_size * attended
+        # A kernel computes its scores again in backward, which makes 7 operations of 6.
+        scores = (7 + 2 * (not is_kept)) * shape.num_heads * shape.head_size * attended
         # Nothing but the router's weights needs what the last product gave.
         end = None if shape.has_experts(layer) else -1
         again = {"none": slice(0), "selective": slice(1, end, 2), "all": slice(end)}[which]

@@ -24,10 +24,6 @@ _OF_ROTATION = ("rope_theta", "rope_type", "partial_rotary_factor")  # also in `
 _WHOLE = "full_attention"
 
 
-class UnknownFamilyError(PlanError):
-    """A configuration file whose family only transformers may know."""
-
-
 @cache
 def _read() -> dict[str, Any]:
     path = PRESETS.with_name("model_families.yml")
@@ -47,15 +43,17 @@ def _known_keys() -> set[str]:
 def architecture_of(path: Path, *, freezes: bool = False) -> Architecture:
     """The `Architecture` that a `config.json` states; PlanError names the file and the wrong key.
 
-    An UnknownFamilyError where plans do not read its family. With `freezes`, LoRA trains beside
-    weights, which may be quantized.
+    With `freezes`, LoRA trains beside weights, which may be quantized.
     """
     stated, known = _stated(path), _read()["families"]
     quantized = stated.pop("quantization_config", None)
     if quantized and not freezes:
         raise PlanError(f"{path}: {_quantized(quantized)}")
     if (family := stated["model_type"]) not in known:
-        raise UnknownFamilyError(f"{path}: a model of type {family!r} is not known")
+        raise PlanError(
+            f"{path}: a model of type {family!r} is not known{nearest(family, known)}; known are "
+            f"{', '.join(known)}; for another, name MODULE:FUNCTION, which builds it"
+        )
     try:
         return _architecture(stated, known[family])
     except ValidationError as error:

@@ -2,8 +2,7 @@
 
 In: simulated ranks, a strategy, and a cluster of nodes. Out: `Bounds`, in seconds. A step takes at
 least as long as the longest of three parts, which a rank can overlap: computing, sending within its
-node, and sending between nodes. A program that overlaps nothing takes their sum at the least. Both
-are bounds at a device's highest rates, and predict no times.
+node, and sending between nodes, all at a device's highest rates. It predicts no times.
 
 A collective whose group spans several nodes is assumed to run in two tiers: among the ranks of each
 node, and between nodes once for all of them.
@@ -62,11 +61,6 @@ class Bounds(NamedTuple):
     def at_least(self) -> float:
         """Seconds: the longest of the parts, which may run at once; no step is shorter."""
         return max(self.computing, self.within, self.between)
-
-    @property
-    def at_most(self) -> float:
-        """Seconds: the sum of the parts, the least for a program that overlaps nothing."""
-        return self.computing + self.within + self.between
 
     @property
     def bottleneck(self) -> Bottleneck:

@@ -1,21 +1,16 @@
 """The model of a name: a preset, a configuration file, or what to do about any other. No torch.
 
-In: the word of a command. Out: a `PlannedModel`. Only a file whose family no plan reads itself is
-given to transformers, which needs torch.
+In: the word of a command. Out: a `PlannedModel`.
 """
 
 import re
 from math import log
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from proofbook.runners.planner.answers.architecture import Architecture, model_presets
-from proofbook.runners.planner.answers.configuration import UnknownFamilyError, architecture_of
+from proofbook.runners.planner.answers.architecture import model_presets
+from proofbook.runners.planner.answers.configuration import architecture_of
 from proofbook.runners.planner.answers.question import PlanError, PlannedModel
 from proofbook.runners.system.errors import near, unknown
-
-if TYPE_CHECKING:
-    from proofbook.runners.planner.simulated import public_model
 
 _HUB = re.compile(r"[\w.-]+/[\w.-]+")  # an owner, and a model
 _BILLIONS = re.compile(r"(\d+(?:\.\d+)?)b\b")
@@ -34,12 +29,7 @@ def model_of(name: str, *, freezes: bool = False) -> PlannedModel:
             f"--local-dir .`, and name config.json{_preset_near(name)}"
         )
     name = path.parent.resolve().name if path.name == "config.json" else path.stem
-    try:
-        return PlannedModel(name=name, architecture=architecture_of(path, freezes=freezes))
-    except UnknownFamilyError:
-        from proofbook.runners.planner.simulated import public_model
-
-        return public_model.model_of(path, name)
+    return PlannedModel(name=name, architecture=architecture_of(path, freezes=freezes))
 
 
 def _preset_near(name: str) -> str:
@@ -55,12 +45,3 @@ def _preset_near(name: str) -> str:
     if not close:
         return ""
     return f"; near it is the preset {close}, of {sizes[close] / 1e9:.1f} B parameters"
-
-
-def sizes_of(model: PlannedModel) -> "Architecture | public_model.ModelSizes | None":
-    """The sizes of a model that are known without simulating it; None of one's own."""
-    if not model.configuration:
-        return model.architecture
-    from proofbook.runners.planner.simulated import public_model
-
-    return public_model.sizes(model.configuration)

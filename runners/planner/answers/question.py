@@ -142,7 +142,6 @@ class PlannedModel(Record):
     module: str | None = None  # `module:function` that builds an `nn.Module`
     batch: str | None = None  # `module:function` of (microbatch, sequence) to its arguments
     tensor_plan: str | None = None  # `module:function` to a plan for `parallelize_module`
-    configuration: str | None = None  # path of a file, which is the argument of `module`
 
 
 class Question(Record):
@@ -232,7 +231,8 @@ class Question(Record):
 def _obstacles(question: Question, shape: Architecture) -> Iterator[str]:
     """Reasons for which a mesh does not divide a model with an architecture."""
     strategy, training = question.strategy, question.training
-    if strategy.num_stages > shape.num_layers:
+    # As in Megatron-LM, the first and the last of a rank's stages may have the ends alone.
+    if strategy.num_stages > shape.num_layers + 2 * (strategy.chunks > 1):
         yield f"{shape.num_layers} layers do not make {strategy.num_stages} stages"
     parts = 2 * strategy.context if strategy.context > 1 else 1
     parts *= strategy.tensor if strategy.has_sequence_parallel else 1
@@ -258,6 +258,8 @@ def _limits(question: Question, shape: Architecture) -> Iterator[str]:
     strategy, training = question.strategy, question.training
     if training.adapter_rank:
         yield "LoRA is planned by closed forms alone"
+    if strategy.num_stages > shape.num_layers:
+        yield "each simulated stage has layers"
     if strategy.expert > 1:
         is_plain = strategy.sharding != "none" and not strategy.reshards_to
         if not is_plain or strategy.replicas * strategy.tensor > 1:

@@ -15,9 +15,7 @@ from proofbook.runners.planner.answers import closed_form
 from proofbook.runners.planner.answers.answer import (
     GIB,
     Layout,
-    PlanAnswer,
     layout_of,
-    layouts,
     memory_words,
 )
 from proofbook.runners.planner.answers.architecture import Architecture
@@ -196,11 +194,6 @@ def choose(fitting: Sequence[Layout], cluster: Cluster) -> LayoutChoice:
     return LayoutChoice([*fitting], measured, True)
 
 
-def choice_of(answers: Sequence[PlanAnswer], cluster: Cluster, memory_bytes: float) -> LayoutChoice:
-    """The choice among simulated answers; without layouts where none fits."""
-    return choose(layouts(answers, cluster, memory_bytes), cluster)
-
-
 def to_measure(fitting: Iterable[Layout]) -> list[Layout]:
     """The first layout of each strategy, of at most three."""
     first: dict[str, Layout] = {}
@@ -236,8 +229,6 @@ def _known(*, is_ordered: bool) -> str:
 def _reasons(layout: Layout, memory_bytes: float) -> list[str]:
     bounds, used = layout.bounds, f"{layout.needed_bytes / GIB:.1f} of {memory_bytes / GIB:.4g} GiB"
     lines = [f"  needs {used}: {memory_words(layout)}"]
-    if layout.answer.is_simulated and layout.is_tight(memory_bytes):
-        lines.append("  it nearly fills the device: measure its first steps before you rely on it")
     lines.append(f"  a step takes at least {bounds.at_least:.3g} s, by {bounds.bottleneck}")
     if sending := bounds.sending:
         hidden = "hidden" if layout.is_hidden else "not hidden"
