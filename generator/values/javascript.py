@@ -20,39 +20,22 @@ _OURS = "proofbook."
 _RENAMED = {"startswith": "startsWith", "endswith": "endsWith"}
 # What becomes of a node, by its class: of each part its own JavaScript, of a sign its name.
 _SHAPES = {
-    "Assert": "",
-    "Pass": "",
-    "Expr": "{value};",
-    "Return": "return {value};",
-    "Raise": "throw {exc};",
-    "Assign": "{targets} = {value};",
-    "AnnAssign": "{target} = {value};",
+    "Assert": "", "Pass": "", "Expr": "{value};", "Return": "return {value};",
+    "Raise": "throw {exc};", "Assign": "{targets} = {value};", "AnnAssign": "{target} = {value};",
     "AugAssign": "{target} = py.{op}({target}, {value});",
     "If": "if (py.is({test})) {{ {body} }} else {{ {orelse} }}",
     "For": "for (const {target} of py.list({iter})) {{ {body} }}",
     "Match": "{{ const subject = {subject}; {cases} }}",
-    "match_case": "if (py.Eq(subject, {pattern})) {{ {body} }}",
-    "MatchValue": "{value}",
-    "BinOp": "py.{op}({left}, {right})",
-    "UnaryOp": "py.{op}({operand})",
-    "BoolOp": "py.{op}({later})",
-    "IfExp": "(py.is({test}) ? {body} : {orelse})",
-    "Lambda": "(({args}) => {body})",
-    "Subscript": "py.at({value}, {slice})",
-    "Slice": "py.slice({lower}, {upper}, {step})",
-    "Tuple": "[{elts}]",
-    "List": "[{elts}]",
-    "Set": "new Set([{elts}])",
-    "Starred": "...py.list({value})",
-    "ListComp": "{each}",
-    "GeneratorExp": "{each}",
-    "SetComp": "new Set({each})",
-    "JoinedStr": "[{values}].join('')",
-    "FormattedValue": "{value}",
-    "NamedExpr": "({target} = {value})",
-    "Yield": "yield {value}",
+    "match_case": "if (py.Eq(subject, {pattern})) {{ {body} }}", "MatchValue": "{value}",
+    "BinOp": "py.{op}({left}, {right})", "UnaryOp": "py.{op}({operand})",
+    "BoolOp": "py.{op}({later})", "IfExp": "(py.is({test}) ? {body} : {orelse})",
+    "Lambda": "(({args}) => {body})", "Subscript": "py.at({value}, {slice})",
+    "Slice": "py.slice({lower}, {upper}, {step})", "Tuple": "[{elts}]", "List": "[{elts}]",
+    "Set": "new Set([{elts}])", "Starred": "...py.list({value})", "ListComp": "{each}",
+    "GeneratorExp": "{each}", "SetComp": "new Set({each})", "JoinedStr": "[{values}].join('')",
+    "FormattedValue": "{value}", "NamedExpr": "({target} = {value})", "Yield": "yield {value}",
     "YieldFrom": "yield* {value}",
-}
+}  # fmt: skip
 
 
 def script_of(name: str, roots: Iterable[Any]) -> str:
@@ -155,7 +138,7 @@ class _Function:
             return str(own(node))
         if kind not in _SHAPES:
             raise self._refusal(node)
-        names = {name for _, name, *_ in string.Formatter().parse(_SHAPES[kind]) if name}
+        names = [name for _, name, *_ in string.Formatter().parse(_SHAPES[kind]) if name]
         made = {"each": self._each, "later": self._later}
         parts = {
             name: made[name](node) if name in made else self._part(getattr(node, name))
@@ -183,6 +166,8 @@ class _Function:
         return "null"
 
     def _arguments(self, node: ast.arguments) -> str:
+        if node.kwonlyargs or node.vararg or node.kwarg:
+            raise self._refusal(node)
         names = [one.arg for one in node.args if one.arg != "self"]
         usual = [f" = {self.of(value)}" for value in node.defaults]
         ends = [""] * (len(names) - len(usual)) + usual

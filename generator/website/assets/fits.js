@@ -42,9 +42,9 @@ function turns() {
   const changes = choices.flatMap((one) => others(one).map((option) => ({ one, option, how: fields(option) })));
   const chosen = field("strategy");
   if (field("devices").value > 1) others(chosen).forEach((option) => changes.push({ one: chosen, option, strategy: option.value }));
-  const pairs = changes.flatMap((a, n) => changes.slice(n).filter(({ one }) => one !== a.one).map((b) => [a, b]));
+  const pairs = changes.flatMap((a, at) => changes.slice(at).filter(({ one }) => one !== a.one).map((b) => [a, b]));
   const both = (several) => Object.assign({}, ...several, { how: Object.assign({}, ...several.map(({ how }) => how)) });
-  const fitting = (all) => all.filter((several) => isFit(both(several)));
+  const fitting = (tried) => tried.filter((several) => isFit(both(several)));
   const single = fitting(changes.map((one) => [one]));
   const found = (single.length ? single : fitting(pairs)).map((several) => several.map(({ option }) => option.text).join(said.and));
   const counts = others(field("devices")).map(({ value }) => Number(value)).filter((count) => count > field("devices").value);

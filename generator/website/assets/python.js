@@ -1,4 +1,4 @@
-// What Python brings, for scripts that generator/values/javascript.py writes.
+// What Python brings, for scripts that generator/values/javascript.py writes; signs have the names of Python's own.
 
 const py = {};
 {
@@ -29,9 +29,7 @@ const py = {};
     Gt: (a, b) => a > b,
     GtE: (a, b) => a >= b,
     Is: (a, b) => (a ?? null) === b,
-    IsNot: (a, b) => (a ?? null) !== b,
     In: (a, b) => (b.includes ? b.includes(a) : a in b),
-    NotIn: (a, b) => !py.In(a, b),
     len: sized,
     range: (...ends) => {
       const [low, high, step = 1] = ends.length > 1 ? ends : [0, ...ends];
@@ -49,7 +47,6 @@ const py = {};
     },
     sorted: (x) => py.list(x).sort((a, b) => a - b),
     map: (of, ...lists) => py.list(lists[0]).map((_, n) => of(...lists.map((one) => one[n]))),
-    zip: (...lists) => py.map((...each) => each, ...lists.map(py.list)),
     divmod: (a, b) => [Math.floor(a / b), py.Mod(a, b)],
     ceil: Math.ceil,
     round: (x) => (Math.abs(x % 1) === 0.5 ? 2 * Math.round(x / 2) : Math.round(x)),
