@@ -280,6 +280,8 @@ def _simulated(questions: Sequence[Question], cluster: Cluster, memory: float) -
         for first in range(0, len(questions), num):
             known += simulate(questions[first : first + num], num)
     except KeyboardInterrupt:
+        if not known:
+            raise
         say(f"stopped; {len(known)} of {len(questions)} layouts were simulated")
     for answer in known:
         if answer.reason:

@@ -37,7 +37,7 @@ NEARLY = 0.01  # layouts that differ by a smaller share are equal
 _VERDICTS = ("fits", "marginal", "no")
 _TIERS = ("computing", "within", "between")
 _HEAD = (
-    f"{'':<9}{'layout':<44}{'needs':>8}{'params':>8}{'grads':>8}{'optim':>8}{'activ':>8}{'bufs':>8}"
+    f"{'needs':>8}{'params':>8}{'grads':>8}{'optim':>8}{'activ':>8}{'bufs':>8}"
     f"{'at least':>12}  decided by"
 )
 _UNITS = (
@@ -233,12 +233,16 @@ def layouts(answers: Sequence[PlanAnswer], cluster: Cluster, memory_bytes: float
 
 def table_lines(layouts: Sequence[Layout]) -> list[str]:
     """Lines of text, a head of two, then each layout's verdict, GiB by class and bound."""
-    lines = [_HEAD, *(_UNITS.format(1 + _error(a.answer)) for a in layouts[:1])]
+    width = max((len(layout.name) for layout in layouts), default=0) + 2
+    lines = [
+        f"{'':<9}{'layout':<{width}}{_HEAD}",
+        *(_UNITS.format(1 + _error(a.answer)) for a in layouts[:1]),
+    ]
     for layout in layouts:
         columns = [layout.needed_bytes, *_bytes_by_class(layout).values()]
         sizes = "".join(f"{size / GIB:8.2f}" for size in columns)
         least, decided_by = f"{layout.bounds.at_least:10.3g} s", layout.bounds.bottleneck
-        lines.append(f"{layout.verdict:<9}{layout.name:<44}{sizes}{least}  {decided_by}")
+        lines.append(f"{layout.verdict:<9}{layout.name:<{width}}{sizes}{least}  {decided_by}")
     return lines
 
 
@@ -257,5 +261,5 @@ def _bytes_by_class(layout: Layout) -> dict[str, int]:
 def memory_words(layout: Layout) -> str:
     """The contents of the fullest rank's memory in words, each with its GiB."""
     held = _bytes_by_class(layout)
-    held["what the allocator and libraries take"] = layout.needed_bytes - sum(held.values())
+    held["margin, allocator and libraries"] = layout.needed_bytes - sum(held.values())
     return ", ".join(f"{what} {size / GIB:.1f}" for what, size in held.items() if size / GIB > 0.05)

@@ -2,8 +2,9 @@
 
 In: the rows of `published_rates.yml`, and the rule. Out: `plan_order`, a run for each cluster or
 search that others ran in several layouts. Closed forms say which of them fit, the rule orders
-these, and the run says how much slower its first was than the fastest. `few` and `many` sum up
-clusters of at most `known_to` devices, and larger ones. No torch.
+these, and the run says how much slower its first was than the fastest. Of clusters with more than
+`FEW` layouts, `few` and `many` sum up those of at most `known_to` devices, and larger ones. No
+torch.
 """
 
 from collections import defaultdict
@@ -18,6 +19,7 @@ from proofbook.runners.planner.answers.published import run, run_name
 from proofbook.runners.planner.answers.published_rows import RATES, PublishedRow, rows
 
 NEAR = 0.1  # a layout that is slower by a smaller share is nearly as fast as the fastest
+FEW = 3  # layouts of a cluster, with no more of which a rule is right by chance
 MOST = 0.75  # of the clusters, on which the rule is near where the order is known
 
 
@@ -43,15 +45,22 @@ def runs() -> dict[str, Run]:
     """Runs by name: a cluster's; `few`, `many`, parted where the rule stops being near; `all`."""
     asked = {name: of for name, of in searches().items() if tried(of)}
     by_name = {name: _run(of, place) for place, (name, of) in enumerate(asked.items())}
-    sizes = sorted({of[0].devices for of in asked.values()}, reverse=True)
-    few = {to: [by_name[name] for name, of in asked.items() if of[0].devices <= to] for to in sizes}
+    counted = {name: of for name, of in asked.items() if _num_layouts(of) > FEW}
+    sizes = sorted({of[0].devices for of in counted.values()}, reverse=True)
+    few = {
+        to: [by_name[name] for name, of in counted.items() if of[0].devices <= to] for to in sizes
+    }
     known = next((to for to, of in few.items() if _num_near(of) >= MOST * len(of)), 0)
-    many = [record for record in by_name.values() if record not in few.get(known, [])]
+    many = [by_name[name] for name, of in counted.items() if of[0].devices > known]
     fsdp = [of for of in asked.values() if "fsdp" in {row.strategy.sharding for row in of}]
-    settings: dict[str, Setting] = {"known_to": known, "near": NEAR}
+    settings: dict[str, Setting] = {"known_to": known, "near": NEAR, "more_than": FEW}
     counts: dict[str, Setting] = {"num_clusters": len(by_name), "num_with_fsdp": len(fsdp)}
     of_all = {"few": _summary(few.get(known, [])), "many": _summary(many)}
     return by_name | of_all | {"all": run(settings, counts)}
+
+
+def _num_layouts(of: Sequence[PublishedRow]) -> int:
+    return len(of) + max(row.num_out_of_memory for row in of)
 
 
 def _run(of: Sequence[PublishedRow], place: int) -> Run:
@@ -74,8 +83,8 @@ def _run(of: Sequence[PublishedRow], place: int) -> Run:
         "step_seconds": least,
         "within_node_seconds": within[0],
         "slower_share": (first.seconds or 0) / least - 1,
-        "num_layouts": len(of) + best.num_out_of_memory,
-        "num_failed": len(of) - len(ran) + best.num_out_of_memory,
+        "num_layouts": _num_layouts(of),
+        "num_failed": _num_layouts(of) - len(ran),
         "num_failed_first": chosen.index(first),
     }
     return run(settings, measures)
