@@ -83,8 +83,8 @@ def test_the_page_computes_what_python_computes(fits):
 def test_llama_8b_trains_on_24_gib_by_adapters_alone(fits):
     said, turns = fits.locator("[data-fits] [role=status]"), fits.locator("[data-turns]")
     assert said.inner_text().startswith("Does not fit: 1")
-    assert "QLoRA, rank 16, nf4 and full checkpointing" in turns.inner_text()
-    fits.get_by_label("Trained").select_option("QLoRA, rank 16, nf4")
+    assert "QLoRA (rank 16, nf4) and full checkpointing" in turns.inner_text()
+    fits.get_by_label("Trained").select_option("QLoRA (rank 16, nf4)")
     assert "full checkpointing" in turns.inner_text()
     fits.get_by_label("Activations").select_option("full checkpointing")
     assert said.inner_text().startswith("Fits: 1")
