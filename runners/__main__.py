@@ -18,9 +18,8 @@
     python -m runners lab [NAME]               write a technique, and have it graded
     python -m runners verify --ranks 4 train.py …
                                                is your script's update that of one process?
-    python -m runners plan for MODEL           which strategies fit a model on so many devices:
-                                               memory by class, payload, FLOPs, by simulation
-    python -m runners plan program MODEL FILE  a program that trains in the recommended layout
+    python -m runners plan for MODEL           which strategies fit a model on so many devices, and
+                                               which to try first, in a second
 
 Exit codes: 0 every run ended as declared, or everything is the same; 1 a surprise, a difference,
 a simulation that failed, a plan that differs, or a run that could not be measured for want of the
@@ -94,7 +93,7 @@ def _executed(name: str, words: Sequence[str]) -> int:
     if name in ("list", "run", "try", "reproduce", "machine") and book.needs_no_torch():
         os.environ.setdefault("PROOFBOOK_DEVICE", "cpu")  # torch alone finds an accelerator
     # `make pages` sets up without torch.
-    elif name not in ("compare", "show") and importlib.util.find_spec("torch") is None:
+    elif name not in ("compare", "show", "plan") and importlib.util.find_spec("torch") is None:
         if not (book.ROOT / "pyproject.toml").is_file():
             raise FixableError(
                 "there is no book in this folder, and ours needs torch: go to the folder of a book "

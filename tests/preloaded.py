@@ -16,6 +16,5 @@ import proofbook.runners.labs.grading
 import proofbook.runners.verify.command
 import tests.judging.programs
 import tests.runners.planned_ranks
-import tests.runners.program_ranks
 
 gc.freeze()

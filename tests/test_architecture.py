@@ -1,7 +1,7 @@
 """The directions that imports may take.
 
-generator → `runners/traces` and what it reads of `runners/core`, `runners/planner/answers` and the
-commands of `runners/planner/program`, what `runners/verify` keeps, and `runners/system`; nothing
+generator → `runners/traces` and what it reads of `runners/core`, `runners/planner/answers`, what
+`runners/verify` keeps, and `runners/system`; nothing
 under generator imports torch; only its plugins import MkDocs; runners never import generator; only
 what handles tensors needs torch; rooms import in one direction only.
 """
@@ -22,14 +22,14 @@ from tests.conftest import ROOT
 
 FOR_THE_GENERATOR = (
     "traces", "core.trace", "core.declared", "core.system", "closed_forms", "planner.answers",
-    "planner.program", "system", "labs.shelf", "verify.report"
+    "system", "labs.shelf", "verify.report"
 )  # fmt: skip
 NEED_TORCH = tuple(
     f"proofbook.runners.{room}" for room in (
         "core.meters", "core.ranks", "api.ranks", "training", "experiments", "simulate",
         "planner.simulated",
         "core.measuring.launcher", "session.peers", "cluster", "judging", "labs", "verify",
-        "planner.command", "planner.program_template",
+        "planner.command",
     )
 )  # fmt: skip
 

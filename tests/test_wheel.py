@@ -53,14 +53,9 @@ def test_the_wheel_has_all_that_an_experiment_follows_from(installed, tmp_path):
 
 
 def test_outside_a_clone_the_current_folder_gets_what_a_command_writes(installed, tmp_path):
-    words = ["plan", "program", "gpt2-124m", "train.py", "--devices", "2", "--strategies", "fsdp"]
-    done = called(tmp_path, ["-m", "proofbook", *words], installed)
-    assert done.returncode == 0, done.stderr
-    assert "program:     train.py" in done.stderr
-    assert {one.name for one in tmp_path.iterdir()} == {"train.py"}
-    again = called(tmp_path, ["-m", "proofbook", *words], installed)
-    assert again.returncode == 2
-    assert "train.py is there already" in again.stderr
+    begun = called(tmp_path, ["-m", "proofbook", "lab", "ring"], installed)
+    assert "wrote labs/ring.py" in begun.stdout + begun.stderr
+    assert {one.name for one in tmp_path.iterdir()} == {"labs"}
     (tmp_path / "mine.py").write_text("def build():\n    return []\n")
     own = ["plan", "for", "mine:build", "--batch", "mine:build", "--strategies", "single"]
     found = called(tmp_path, ["-m", "proofbook", *own], installed)

@@ -160,14 +160,14 @@ def _topic(evidence: Evidence, document: Document[TopicFile]) -> Iterator[Mistak
 
 
 def _plan(evidence: Evidence, document: Document[PlanFile]) -> Iterator[Mistake]:
-    """Rates of devices in a wrong unit; words for rows that nobody published."""
-    for at, device in enumerate(document.model.devices):
-        for key, unit in (("compute", "FLOP/s"), ("link", "bytes/s"), ("between", "bytes/s")):
-            rate = evidence.evaluate(getattr(device, key)).result
-            if isinstance(rate, Value) and str(rate.unit) != unit:
-                yield ("devices", at, key), f"in {rate.unit}, not in {unit}"
+    """Rates of the device in a wrong unit; words for rows that nobody published."""
+    for key, unit in (("compute", "FLOP/s"), ("link", "bytes/s"), ("between", "bytes/s")):
+        rate = evidence.evaluate(getattr(document.model.device, key)).result
+        if isinstance(rate, Value) and str(rate.unit) != unit:
+            yield ("device", key), f"in {rate.unit}, not in {unit}"
     page, peaks = document.model.published, evidence.book.traces.get(PEAKS.experiment)
-    rows = [str(run.settings["id"]) for run in peaks.runs.values()] if page and peaks else []
+    runs = peaks.runs.values() if page and peaks else ()
+    rows = [str(run.settings["id"]) for run in runs if "id" in run.settings]
     for key in ("variants", "notes") if rows else ():
         for row in getattr(page, key).keys() - {*rows}:
             yield ("published", key, row), f"no published row {row!r}{nearest(row, rows)}"

@@ -233,7 +233,7 @@ def planned(evidence: Evidence, model: Any) -> Iterator[Planned]:  # noqa: ANN40
     key, plan = WRITTEN.get(type(model)), evidence.book.plan
     if key is None or plan is None:
         return
-    device = plan.devices[0]
+    device = plan.device
     rates = [_number(evidence, rate) for rate in (device.compute, device.link, device.between)]
     node, memory = Cluster(1, plan.per_node, *rates), _number(evidence, device.memory)
     for position, advice in enumerate(getattr(model, key)):

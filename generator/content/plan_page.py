@@ -9,10 +9,8 @@ from proofbook.generator.content.words import Expression, GridName, Line, Prose,
 
 
 class Device(Written):
-    """A device that readers choose."""
+    """A device."""
 
-    name: Line
-    """as a button shows it."""
     memory: Expression
     """bytes."""
     compute: Expression
@@ -21,11 +19,6 @@ class Device(Written):
     """bytes per second that it sends to others of its node."""
     between: Expression
     """bytes per second that a node of such devices sends to other nodes."""
-
-    @property
-    def rates(self) -> tuple[str, str, str]:
-        """What bounds the time of a step."""
-        return self.compute, self.link, self.between
 
 
 class Words(Written):
@@ -38,7 +31,7 @@ class Words(Written):
 
 
 class PeaksPage(Written):
-    """The page that compares published peaks of memory with their simulations."""
+    """The page that compares published peaks of memory with simulations and closed forms."""
 
     title: Line
     about: Line
@@ -46,6 +39,8 @@ class PeaksPage(Written):
     """what is compared."""
     selection: Prose
     """which measurements qualify, and what is assumed or lacks of them."""
+    margin: Prose
+    """to which rows the margin of closed forms was fitted, and how others lie within it."""
     compiled: Prose | None = None
     """runs under a compiler, which no plan simulates."""
     variants: dict[str, Line] = {}
@@ -68,6 +63,34 @@ class OrderPart(Written):
     """which clusters were compared, and how."""
 
 
+class MemoryExample(Written):
+    """A column of the table of presets: a training on some devices."""
+
+    label: Line
+    devices: int
+    strategy: str
+    training: dict[str, int | str] = {}
+    """fields of `TrainingSettings` that are not the usual ones."""
+
+
+class MemoryChoices(Written):
+    """The calculator of Plan: does a model train on some devices?"""
+
+    title: Line
+    lede: Prose
+    model: str
+    """the preset at first."""
+    device: str
+    """the device at first: a name of `devices.yml`."""
+    sequence: int
+    """tokens of a sample at first, and in the table; a model with fewer positions has as many."""
+    strategies: dict[str, Line]
+    """strategies, as the command names them, in words."""
+    choices: dict[Line, dict[Line, dict[str, int | str]]]
+    """what a form calls a setting, and its options: words, and fields of `TrainingSettings`."""
+    examples: list[MemoryExample]
+
+
 class PlanFile(Written):
     """content/planner/plan.yml."""
 
@@ -85,16 +108,15 @@ class PlanFile(Written):
     """the experiments that hold the plans, in the order of the page."""
     opening: Prose
     """of each model's page: what it shows."""
-    task: Line
-    """what readers change there."""
-    caption: Line
-    """of the bars."""
-    devices: Annotated[list[Device], Field(min_length=1)]
-    """among which readers choose; the page begins with the first."""
+    compared: Prose
+    """what its tables compare."""
+    device: Device
+    """on which layouts that lessons name are compared."""
     words: Words
     """what settings are called; of strategies, what each axis does."""
     per_node: int
     """devices of a node."""
+    calculator: MemoryChoices | None = None
     reading: Prose
     """the rules by which a layout fits and comes first, and what the bounds leave out."""
     experts: Prose

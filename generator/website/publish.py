@@ -39,7 +39,7 @@ COMPONENTS = (
 SPOKEN = {
     "proofbook": "words", "kinds": "asking", "pieces": "pieces", "numbers": "numbers",
     "recall": "recall", "calculator": "calculator", "play": "playing", "sources": "term",
-    "values": "source", "home": "home",
+    "values": "source", "home": "home", "fits": "fits",
 }  # fmt: skip
 PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 PICTURES = "assets/pictures"  # of pages with a part of their path as name: content/pictures/ddp.png

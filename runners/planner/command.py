@@ -1,40 +1,39 @@
-"""`python -m runners plan`: which strategies fit a model on so many devices, by simulation.
+"""`python -m runners plan`: which strategies fit a model on so many devices, in a second.
 
     plan for MODEL          what to try first on some devices; without --devices, how many it takes
-    plan program MODEL FILE a program that trains in the layout to try first, or in the one named
     plan check [NAME …]     the committed plans and comparisons, once more with today's code
 
-MODEL is a preset, a model's config.json, or MODULE:FUNCTION, which builds an nn.Module.
+MODEL is a preset, a model's config.json, or MODULE:FUNCTION, which builds an nn.Module. Answers are
+closed forms; `--simulate N` simulates the first N layouts, as models of your own always are.
 """
 
 import argparse
+import importlib.util
 import json
-import sys
-from functools import partial
+from collections.abc import Sequence
 from math import prod
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, get_args
 
 from proofbook.runners.core.trace.machine import num_cores
 from proofbook.runners.core.trace.records import Run
-from proofbook.runners.planner import program
-from proofbook.runners.planner.answers import how_many
-from proofbook.runners.planner.answers.answer import GIB, PlanAnswer, ordered, table_lines
-from proofbook.runners.planner.answers.architecture import Architecture, model_presets
-from proofbook.runners.planner.answers.configuration import (
-    LORA,
-    UnknownFamilyError,
-    architecture_of,
+from proofbook.runners.planner.answers import closed_form, how_many
+from proofbook.runners.planner.answers.answer import (
+    GIB,
+    Layout,
+    PlanAnswer,
+    layout_of,
+    ordered,
+    table_lines,
 )
-from proofbook.runners.planner.answers.device_memory import H100_BYTES
+from proofbook.runners.planner.answers.architecture import model_presets
+from proofbook.runners.planner.answers.device_memory import FORM_ERROR
+from proofbook.runners.planner.answers.devices import gpu_of
 from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.runners.planner.answers.models import model_of
 from proofbook.runners.planner.answers.published import COMPARISONS
 from proofbook.runners.planner.answers.published import lines as values_by_run
 from proofbook.runners.planner.answers.question import (
-    STRATEGY_WORDS,
-    Checkpointing,
+    FrozenBits,
     Implementation,
-    Optimizer,
     PlanError,
     PlannedModel,
     Precision,
@@ -43,152 +42,306 @@ from proofbook.runners.planner.answers.question import (
     strategy_of,
 )
 from proofbook.runners.planner.answers.search import (
-    LayoutChoice,
+    Shortlist,
     choice_lines,
     choose,
-    no_fit_error,
-    search,
-    search_own_model,
     shortlist,
-    shortlist_lines,
+    strategies,
+    valid_strategies,
 )
+from proofbook.runners.planner.options import add_options
 from proofbook.runners.planner.simulated import grid
 from proofbook.runners.planner.simulated.cache import answers, cached
-from proofbook.runners.system.errors import unknown
+from proofbook.runners.system.errors import FixableError, unknown
+from proofbook.runners.system.progress_lines import say
 from proofbook.runners.traces.files import TraceError, read, write
 
-if TYPE_CHECKING:
-    from proofbook.runners.planner.simulated import public_model
-
-H100_FLOPS = 989e12  # in bf16, without sparsity
-SCOPE = """Every parameter is trained, in 16 or 32 bits. LoRA, quantized weights, FP8 and offloading
-to the host's memory are out of scope."""
+SCOPE = """Every parameter is trained in 16 or 32 bits, or LoRA's adapters beside frozen weights
+(--lora, --qlora). FP8 and offloading to the host's memory are out of scope."""
 LONGEST = 4096  # tokens of a sample where none are named
 NODE = (1, 8)  # nodes and devices, where none are named
-# No cluster, training or device comes near; more is a slip of the keyboard, and long to compute.
-MOST_DEVICES, MOST_TOKENS, MOST_CHUNKS = 131_072, 100_000_000, 1024
-MOST_GIB, MOST_FLOPS = 1e6, 1e18
+MOST_LISTED = 12  # layouts of a table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add to a parser the subcommands `for`, `program` and `check`, and what each takes."""
+    """Add to a parser the subcommands `for` and `check`, and what each takes."""
     parser.description, parser.formatter_class = __doc__, argparse.RawDescriptionHelpFormatter
-    commands = parser.add_subparsers(dest="do", metavar="for | program | check")
+    commands = parser.add_subparsers(dest="do", metavar="for | check")
     presets = f"one of {', '.join(model_presets())}; or config.json; or MODULE:FUNCTION"
-    for name, says in (
-        ("for", "what to try first; without --devices, how many it takes"),
-        ("program", "write a program that trains in a layout"),
-    ):
-        of = commands.add_parser(
-            name, help=says, description=SCOPE, formatter_class=parser.formatter_class
-        )
-        of.add_argument("model", metavar="MODEL", help=presets)
-        if name == "program":
-            of.add_argument("file", metavar="FILE", type=Path, help="which is not there yet")
-        _add_options(of)
-        if name == "for":
-            of.add_argument("--json", action="store_true", help="every value, as JSON")
+    of = commands.add_parser(
+        "for",
+        usage="%(prog)s MODEL [option …], as --help lists them",
+        help="what to try first; without --devices, how many it takes",
+        description=SCOPE,
+        formatter_class=parser.formatter_class,
+    )
+    of.add_argument("model", metavar="MODEL", help=presets)
+    of.add_argument("--json", action="store_true", help="every value, as JSON")
+    add_options(of)
     check = commands.add_parser("check", help="the committed plans, once more with today's code")
     every = (*grid.GRIDS, *COMPARISONS)
     check.add_argument("names", nargs="*", metavar="NAME", help=f"default: {', '.join(every)}")
     check.add_argument("--write", action="store_true", help="write what differs or is stale")
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    batch = "MODULE:FUNCTION of (microbatch, sequence) → the arguments of your own model"
-    add("--batch", metavar="BATCH", help=batch)
-    add("--tensor-plan", metavar="PLAN", help="MODULE:FUNCTION, for parallelize_module")
-    h100, memory = H100_BYTES / GIB, "of a device; default: an H100's"
-    add("--memory", type=_size, default=h100, metavar="GIB", help=memory)
-    add("--sequence", type=_positive, metavar="S", help="tokens of a sample")
-    add("--microbatch", type=_positive, default=1, metavar="B", help="samples of a forward pass")
-    add("--global-batch", type=_positive, metavar="G", help="samples of an update, all ranks")
-    add("--precision", choices=get_args(Precision), default="bf16-mixed")
-    chunks = partial(_positive, most=MOST_CHUNKS)
-    add("--loss-chunks", type=chunks, default=1, metavar="N", help="of the logits, in turn")
-    add("--loss", choices=("torch", "fused"), default="torch", help="fused: Megatron's, in place")
-    add("--gradients", choices=("fp32",), help="the type in which those of microbatches add up")
-    optimizers = get_args(Optimizer)
-    add("--optimizer", type=_optimizer, choices=optimizers, default="adam")
-    lora = ("--lora", "--qlora", "--lora-rank", "--peft")
-    add(*lora, type=_lora, nargs="?", const="", help=argparse.SUPPRESS)
-    add("--checkpointing", choices=get_args(Checkpointing), default="none")
-    add("--devices", type=_mesh, metavar="[NODES×]N", help="such as 8 or 2x8")
-    strategies = "such as ddp,fsdp.4+tp-sp.2; default: a search"
-    add("--strategies", type=_named, metavar="A,B+C.2", help=strategies)
-    flops = "of a device per second, at its highest rate; default: an H100's"
-    add("--flops", type=partial(_size, most=MOST_FLOPS), default=H100_FLOPS, help=flops)
-    links = (
-        "GB/s that a device sends within its node, and a node to others; default: an H100's "
-        "NVLink, and eight links of 400 Gbit/s"
-    )
-    add("--links", type=_links, default="450,400", metavar="WITHIN,BETWEEN", help=links)
-    add("--reduce", choices=("each", "last"), help="microbatches whose gradients FSDP reduces")
-    add("--expandable-segments", action="store_true", help="of CUDA's allocator")
-    parser.epilog = f"words of strategies, each with the ranks of its axis:\n{STRATEGY_WORDS}"
-
-
-def _positive(text: str, most: int = MOST_TOKENS) -> int:
-    if not text.isdecimal() or not 0 < (number := int(text[:20])) <= most:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 to {most:,}")
-    return number
-
-
-def _mesh(text: str) -> tuple[int, int]:
-    """The nodes and the devices of each that `NODES×N` names."""
-    nodes, _, each = text.replace("×", "x").rpartition("x")
-    mesh = _positive(nodes or "1"), _positive(each)
-    if prod(mesh) > MOST_DEVICES:
-        raise argparse.ArgumentTypeError(f"at most {MOST_DEVICES:,} devices are planned")
-    return mesh
-
-
-def _links(text: str) -> tuple[float, float]:
-    """Bytes a second within a node and between nodes, of GB a second."""
-    within, _, between = text.partition(",")
-    return _size(within) * 1e9, _size(between or within) * 1e9
-
-
-def _size(text: str, most: float = MOST_GIB) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number <= most:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0, up to {most:.0e}")
-    return number
-
-
-def _named(text: str) -> str:
-    if not all(text.split(",")):
-        raise argparse.ArgumentTypeError(f"{text!r} names no strategy; leave it out for a search")
-    return text
-
-
-def _lora(_: str) -> NoReturn:
-    raise argparse.ArgumentTypeError(LORA)
-
-
-def _optimizer(text: str) -> str:
-    return _lora(text) if "lora" in text else text
-
-
 def main(asked: argparse.Namespace) -> int:
-    """Plan a model, write its program, or check committed plans; return the exit code."""
+    """Plan a model, or check committed plans; return the exit code."""
     match asked.do:
         case None:
             raise PlanError(f"say what to do: `plan for {next(iter(grid.GRIDS))}`, or see --help")
         case "check":
+            _need_torch("plan check")
             return _check(asked.names, is_writing=asked.write)
-    is_open = asked.devices is None and asked.do == "for" and not asked.strategies
+    is_open = asked.devices is None and not asked.strategies
     asked.devices = asked.devices or NODE
-    question = _question(asked)
-    if asked.do == "program":
-        _check_program(question, asked)
+    question, cluster, memory = _question(asked), _cluster(asked), _memory(asked)
+    if question.model.architecture is None:
+        return _plan_own_model(question, cluster, memory, asked)
     if is_open:
-        return _how_many(question, asked)
-    return _plan(question, asked)
+        return _how_many(question, cluster, memory, asked)
+    if asked.strategies:
+        return _compare(question, cluster, memory, asked)
+    return _search(question, cluster, memory, asked)
+
+
+# --- the question
+
+
+def _question(asked: argparse.Namespace) -> Question:
+    """The model and the training that the words name, on one device."""
+    model, longest = _model(asked)
+    rank = asked.lora or asked.qlora or 0
+    bits: FrozenBits = asked.frozen_bits or (4 if asked.qlora else 16)
+    if asked.frozen_bits and not rank:
+        raise PlanError("--frozen-bits has no effect without --lora; every parameter is trained")
+    training = TrainingSettings(
+        sequence=asked.sequence or min(longest, LONGEST),
+        microbatch=asked.microbatch,
+        global_batch=asked.global_batch or asked.microbatch * prod(asked.devices),
+        precision=_precision(asked),
+        loss_chunks=asked.loss_chunks,
+        optimizer=asked.optimizer,
+        checkpointing=asked.checkpointing,
+        adapter_rank=rank,
+        frozen_bits=bits,
+    )
+    if training.sequence > longest:
+        raise PlanError(f"{model.name} has positions for {longest} tokens")
+    implementation = Implementation(
+        has_loss_in_place=asked.loss == "fused",
+        has_wide_gradients=asked.gradients == "fp32",
+        has_expandable_segments=asked.expandable_segments,
+        reduces_each=asked.reduce and asked.reduce == "each",
+    )
+    single = strategy_of("single", 1)
+    return Question(model=model, training=training, implementation=implementation, strategy=single)
+
+
+def _model(asked: argparse.Namespace) -> tuple[PlannedModel, int]:
+    """The model that the command names, and the most tokens that a sample of it may have."""
+    is_own = ":" in asked.model
+    if is_own:
+        functions = {"batch": asked.batch, "tensor_plan": asked.tensor_plan}
+        model = PlannedModel(name=asked.model, module=asked.model, **functions)
+    else:
+        model = model_of(asked.model, freezes=bool(asked.lora or asked.qlora))
+    without_effect = {
+        "--loss-chunks": asked.loss_chunks > 1 and not model.architecture,
+        "--loss": asked.loss != "torch" and not model.architecture,
+        "--lora": (asked.lora or asked.qlora) and not model.architecture,
+        "--batch": asked.batch and not is_own,
+        "--tensor-plan": asked.tensor_plan and not is_own,
+    }
+    for flag in (flag for flag, is_given in without_effect.items() if is_given):
+        raise PlanError(f"{flag} has no effect with {asked.model}; leave it out")
+    if not model.batch and is_own:
+        raise PlanError(f"{asked.model} needs --batch, of its microbatch and sequence")
+    if model.architecture is None:
+        return model, max(LONGEST, asked.sequence or 0)
+    return model, model.architecture.context_length
+
+
+def _precision(asked: argparse.Namespace) -> Precision:
+    gpu = gpu_of(asked.gpu or "h100")
+    precision: Precision = asked.precision or ("bf16-mixed" if gpu.has_bf16 else "autocast")
+    if precision.startswith("bf16") and not gpu.has_bf16:
+        raise PlanError(f"{gpu.title} has no bf16; name --precision autocast, with fp16, or fp32")
+    return precision
+
+
+def _memory(asked: argparse.Namespace) -> float:
+    return (asked.memory or gpu_of(asked.gpu or "h100").memory_mib / 1024) * GIB
+
+
+def _cluster(asked: argparse.Namespace) -> Cluster:
+    gpu, (nodes, per_node) = gpu_of(asked.gpu or "h100"), asked.devices
+    within, between = asked.links or (gpu.within, gpu.between)
+    return Cluster(nodes, per_node, asked.flops or gpu.flops, within, between)
+
+
+def _on_mesh(question: Question, name: str, cluster: Cluster) -> Question:
+    """The question in a named strategy, over all devices; a PlanError where it is not possible."""
+    strategy = strategy_of(name, cluster.num_devices)
+    named = question.model_copy(update={"strategy": strategy})
+    named.check() if named.model.architecture else named.check_simulation()
+    return named
+
+
+# --- answers
+
+
+def _how_many(
+    question: Question, cluster: Cluster, memory: float, asked: argparse.Namespace
+) -> int:
+    """Print the fewest devices that each strategy takes."""
+    single = question.training.model_copy(update={"global_batch": asked.global_batch or 1})
+    alone = question.model_copy(update={"training": single})
+    minima = how_many.least_devices(alone, cluster, memory)
+    lines = [_title(question, asked, memory, is_open=True)]
+    lines += how_many.least_lines(minima, memory)
+    _print(lines, [least.layout for least in minima], asked)
+    return 0
+
+
+def _search(question: Question, cluster: Cluster, memory: float, asked: argparse.Namespace) -> int:
+    """Print whether any layout fits, which to try first, and what would turn a no."""
+    listed = shortlist(question, cluster, memory)
+    fitting = listed.fitting or listed.marginal
+    lines = [_title(question, asked, memory), f"{'fits:':<19}{_verdict(listed, memory)}"]
+    if not listed.fitting:
+        turned = how_many.changes_that_fit(question, cluster, memory)
+        heads = ["it fits with:", *[""] * len(turned)]
+        lines += [f"{head:<19}{what}" for head, what in zip(heads, turned, strict=False)]
+    if fitting:
+        made = choose(fitting, cluster)
+        lines += [*choice_lines(made, memory), ""]
+        fitting = [*made.measured, *(a for a in made.fitting if a not in made.measured)]
+    if asked.simulate and fitting:
+        asked_of = [layout.answer.question for layout in fitting[: asked.simulate]]
+        lines += _table(_simulated(asked_of, cluster, memory), len(asked_of))
+    elif fitting:
+        lines += _table(fitting, MOST_LISTED)
+    _print(lines, fitting or [listed.least], asked)
+    return 0 if listed.fitting else 1
+
+
+def _verdict(listed: Shortlist, memory: float) -> str:
+    num, margin = listed.num_strategies, f"{100 * FORM_ERROR:g} %"
+    tried = f"{num} strateg{'y' if num == 1 else 'ies'} tried"
+    if listed.fitting:
+        return f"yes, by closed forms with a margin of {margin}; {tried}"
+    if listed.marginal:
+        adapts = listed.least.answer.question.training.adapter_rank
+        tells = "" if adapts else "; --simulate 1 tells"
+        return f"perhaps: within the margin of closed forms, {margin}{tells}; {tried}"
+    least = listed.least
+    size = f"{least.needed_bytes / GIB:.1f} of {memory / GIB:.4g} GiB"
+    return f"no; what needs least, {least.name}, needs {size}; {tried}"
+
+
+def _compare(question: Question, cluster: Cluster, memory: float, asked: argparse.Namespace) -> int:
+    """Print a table of the strategies that are named, by closed forms; simulated if asked for."""
+    names = dict.fromkeys(asked.strategies.split(","))
+    questions = [_on_mesh(question, name, cluster) for name in names]
+    best = ordered([closed_form.answer(one) for one in questions], cluster, memory)
+    lines = [_title(question, asked, memory), *_table(best, len(best))]
+    if asked.simulate:
+        some = _simulated([a.answer.question for a in best[: asked.simulate]], cluster, memory)
+        lines, best = [*lines, "", "simulated:", *_table(some, len(some))], some
+    _print(lines, best, asked)
+    return 0
+
+
+def _plan_own_model(
+    question: Question, cluster: Cluster, memory: float, asked: argparse.Namespace
+) -> int:
+    """Print the layouts of a model that no closed form knows, simulated."""
+    if asked.strategies:
+        tried = [_on_mesh(question, name, cluster).strategy for name in asked.strategies.split(",")]
+    else:
+        tried = valid_strategies(question, strategies(cluster, tensor="tp"))
+    tried = tried[: asked.simulate or None]
+    questions = [question.model_copy(update={"strategy": strategy}) for strategy in tried]
+    best = _simulated(questions, cluster, memory)
+    lines = [_title(question, asked, memory) + "; simulated"]
+    if not asked.strategies and (fitting := [a for a in best if a.verdict == "fits"]):
+        lines += [*choice_lines(choose(fitting, cluster), memory), ""]
+    _print([*lines, *_table(best, len(best))], best, asked)
+    return 0
+
+
+def _simulated(questions: Sequence[Question], cluster: Cluster, memory: float) -> list[Layout]:
+    """The layouts of questions, simulated; those that are known when Ctrl-C stops it."""
+    _need_torch("--simulate")
+    num, known = num_cores(), list[PlanAnswer]()
+    simulate = cached if questions[0].model.architecture else answers
+    say(f"{len(questions)} layouts to simulate; Ctrl-C keeps those that are done")
+    try:
+        for first in range(0, len(questions), num):
+            known += simulate(questions[first : first + num], num)
+    except KeyboardInterrupt:
+        if not known:
+            raise
+        say(f"stopped; {len(known)} of {len(questions)} layouts were simulated")
+    for answer in known:
+        if answer.reason:
+            say(f"{answer.question.strategy.name}: not simulated: {answer.reason}")
+    made = [layout_of(answer, cluster, memory) for answer in known if answer.ranks]
+    if not made:
+        raise PlanError(known[0].reason if known else "no layout was simulated")
+    return ordered([layout.answer for layout in made], cluster, memory)
+
+
+def _need_torch(what: str) -> None:
+    if importlib.util.find_spec("torch") is None:
+        raise FixableError(f"{what} needs torch; run `make torch` once, and call .venv/bin/python")
+
+
+def _print(lines: list[str], layouts: Sequence[Layout], asked: argparse.Namespace) -> None:
+    if asked.json:
+        lines = [json.dumps([layout.document() for layout in layouts], indent=1)]
+    print("\n".join(lines))
+
+
+def _table(layouts: Sequence[Layout], most: int) -> list[str]:
+    left = len(layouts) - most
+    more = [f"and {left} more layouts; --json has them all"] * (left > 0)
+    return [*table_lines(layouts[:most]), *more]
+
+
+def _title(
+    question: Question, asked: argparse.Namespace, memory: float, *, is_open: bool = False
+) -> str:
+    training, gpu = question.training, gpu_of(asked.gpu or "h100")
+    mesh = " × ".join(str(n) for n in asked.devices if n > 1)
+    devices = "how many devices" if is_open else f"{mesh} devices" if mesh else "one device"
+    kind = f" ({gpu.title})" if not asked.memory else ""
+    tokens = f"{training.global_batch * training.sequence:,} tokens"
+    batch = "one microbatch for each device" if is_open else f"{training.global_batch} ({tokens})"
+    if not asked.global_batch:
+        batch += ", assumed: name --global-batch"
+    trained = f", LoRA of rank {training.adapter_rank} on weights of {training.frozen_bits} bits"
+    return (
+        f"{question.model.name}{_parameters(question.model)}, on {devices} of "
+        f"{memory / GIB:.4g} GiB{kind}, sequence {training.sequence}, microbatch "
+        f"{training.microbatch}, {training.precision}{trained * (training.adapter_rank > 0)}, "
+        f"{training.optimizer}, checkpointing {training.checkpointing}, global batch {batch}"
+    )
+
+
+def _parameters(model: PlannedModel) -> str:
+    """The number of parameters, and of active ones where they are fewer; "" for an own model."""
+    if model.architecture is None:
+        return ""
+    total, active = model.architecture.num_parameters, model.architecture.active_parameters
+    return f", {_short(total)} parameters" + f" ({_short(active)} active)" * (active < total)
+
+
+def _short(number: int) -> str:
+    return f"{number / 1e9:.1f} B" if number >= 1e9 else f"{number / 1e6:.1f} M"
+
+
+# --- committed plans
 
 
 def _check(names: list[str], *, is_writing: bool) -> int:
@@ -224,201 +377,3 @@ def _check_comparison(name: str, *, is_writing: bool) -> str:
 def _values(runs: dict[str, Run]) -> dict[str, object]:
     """The settings and the measures of each run, without the seconds of its simulation."""
     return {name: (run.settings, run.ranks[0].measures) for name, run in runs.items()}
-
-
-def _question(asked: argparse.Namespace) -> Question:
-    """The model and the training that the words name, on one device."""
-    model, longest = _model(asked)
-    training = TrainingSettings(
-        sequence=asked.sequence or min(longest, LONGEST),
-        microbatch=asked.microbatch,
-        global_batch=asked.global_batch or asked.microbatch * prod(asked.devices),
-        precision=asked.precision,
-        loss_chunks=asked.loss_chunks,
-        optimizer=asked.optimizer,
-        checkpointing=asked.checkpointing,
-    )
-    if training.sequence > longest:
-        raise PlanError(f"{model.name} has positions for {longest} tokens")
-    implementation = Implementation(
-        has_loss_in_place=asked.loss == "fused",
-        has_wide_gradients=asked.gradients == "fp32",
-        has_expandable_segments=asked.expandable_segments,
-        reduces_each=asked.reduce and asked.reduce == "each",
-        has_zero1_of_fsdp=asked.do == "program",
-    )
-    single = strategy_of("single", 1)
-    return Question(model=model, training=training, implementation=implementation, strategy=single)
-
-
-def _on_mesh(question: Question, name: str, asked: argparse.Namespace) -> Question:
-    """The question in a named strategy, over all devices; a PlanError where it is not possible."""
-    strategy = strategy_of(name, prod(asked.devices))
-    named = question.model_copy(update={"strategy": strategy})
-    named.check()
-    return named
-
-
-def _cluster(asked: argparse.Namespace) -> Cluster:
-    (nodes, per_node), (within, between) = asked.devices, asked.links
-    return Cluster(nodes, per_node, asked.flops, within, between)
-
-
-def _how_many(question: Question, asked: argparse.Namespace) -> int:
-    """Print the fewest devices that each strategy takes; a PlanError where that is unknown."""
-    if question.model.architecture is None:
-        raise PlanError(f"name --devices: no closed form knows {asked.model}, to say how many")
-    simulate = partial(cached, num_workers=num_cores())
-    single = question.training.model_copy(update={"global_batch": asked.global_batch or 1})
-    alone = question.model_copy(update={"training": single})
-    minima = how_many.least_devices(alone, _cluster(asked), asked.memory * GIB, simulate)
-    output = [_title(question, asked, is_open=True)]
-    output += how_many.least_lines(minima, asked.memory * GIB)
-    if asked.json:
-        output = [json.dumps([least.layout.document() for least in minima], indent=1)]
-    print("\n".join(output))
-    return 0
-
-
-def _plan(question: Question, asked: argparse.Namespace) -> int:
-    """Print the layouts to try first, or a table of the strategies that are named; or a program."""
-    memory, cluster = asked.memory * GIB, _cluster(asked)
-    if asked.strategies is not None:
-        names = dict.fromkeys(asked.strategies.split(","))
-        simulated = answers([_on_mesh(question, name, asked) for name in names], num_cores())
-        unplanned = [answer for answer in simulated if answer.reason]
-        best = ordered(simulated, cluster, memory)
-        if not best:
-            raise PlanError(unplanned[0].reason or "there is nothing to plan")
-        output = [_title(question, asked), *table_lines(best)]
-        output += [f"{a.question.strategy.name}: not planned: {a.reason}" for a in unplanned]
-    else:
-        simulated, made, output = _searched(question, cluster, memory, asked)
-        unplanned = []
-        best = [*made.measured, *(layout for layout in made.fitting if layout not in made.measured)]
-    if asked.do == "program":
-        question, args = best[0].answer.question, (asked.file, program.summary_of(best[0]))
-        text = program.program_of(question, cluster, *args, best[0].needed_bytes)
-        asked.file.write_text(text, encoding="utf-8")
-        print(f"program:     {asked.file}, which says how to start it", file=sys.stderr)
-    elif asked.json:
-        documents = [a.document() for a in best] + [a.model_dump() for a in unplanned]
-        print(json.dumps(documents, indent=1))
-    else:
-        print("\n".join(output))
-    return 1 if any(answer.has_failed for answer in simulated) else 0
-
-
-def _searched(
-    question: Question, cluster: Cluster, memory: float, asked: argparse.Namespace
-) -> tuple[list[PlanAnswer], LayoutChoice, list[str]]:
-    """Simulated layouts, the choice among them, and its text; a PlanError says what would fit."""
-    model = question.model
-    simulate = partial(cached if model.architecture else answers, num_workers=num_cores())
-    if model.architecture is None:
-        output = [_title(question, asked)]
-        searched = search_own_model(question, cluster, simulate)
-    else:
-        tried = None
-        if asked.do == "program":
-            tried = program.strategies_with_program(model, question.training, cluster)
-        listed = shortlist(question, cluster, memory, tried)
-        output = []
-        if asked.do == "for" and not asked.json:  # at once, before anything is simulated
-            print("\n".join([_title(question, asked), *shortlist_lines(listed[0])]), flush=True)
-        searched = search(listed, cluster, memory, simulate)
-    try:
-        made = choose(searched.answers, cluster, memory)
-    except PlanError as error:
-        refused = no_fit_error(searched, error, memory)
-        would = "; not tried: --precision bf16, --optimizer adam8bit, --checkpointing all"
-        if model.architecture is not None:
-            turned = how_many.changes_that_fit(question, cluster, memory, simulate)
-            would = "; it fits with ".join(["", *turned]) or "; no other setting turns that"
-        raise PlanError(f"{refused}{would}") from None
-    output += choice_lines(made, searched, memory, partial(program.command_of, name=asked.model))
-    return searched.answers, made, [*output, "", *table_lines(made.fitting)]
-
-
-def _check_program(question: Question, asked: argparse.Namespace) -> None:
-    """Refuse a program that cannot be written, before anything is simulated for it."""
-    if asked.file.exists():
-        raise PlanError(f"{asked.file} is there already; name another file")
-    if not asked.file.parent.is_dir():
-        raise PlanError(f"{asked.file.parent} is no folder; create it, or name another file")
-    named = asked.strategies or ""
-    if "," in named:
-        raise PlanError("a program has one layout; name one of --strategies, or none for the best")
-    program.check(_on_mesh(question, named, asked) if named else question)
-
-
-def _title(question: Question, asked: argparse.Namespace, *, is_open: bool = False) -> str:
-    training = question.training
-    mesh = " × ".join(str(n) for n in asked.devices if n > 1)
-    devices = "how many devices" if is_open else f"{mesh} devices" if mesh else "one device"
-    batch = f"{asked.global_batch or 'one for each device'}" if is_open else training.global_batch
-    return (
-        f"{question.model.name}{_parameters(question.model)}, on {devices} of {asked.memory:.4g} "
-        f"GiB, sequence {training.sequence}, microbatch {training.microbatch}, global batch "
-        f"{batch}, {training.precision}, {training.optimizer}, checkpointing "
-        f"{training.checkpointing}; simulated"
-    )
-
-
-def _parameters(model: PlannedModel) -> str:
-    """The number of parameters, and of active ones where they are fewer; "" for an own model."""
-    if (sizes := _sizes(model)) is None:
-        return ""
-    total, active = sizes.num_parameters, sizes.active_parameters
-    return f", {_short(total)} parameters" + f" ({_short(active)} active)" * (active < total)
-
-
-def _short(number: int) -> str:
-    return f"{number / 1e9:.1f} B" if number >= 1e9 else f"{number / 1e6:.1f} M"
-
-
-def _sizes(model: PlannedModel) -> "Architecture | public_model.ModelSizes | None":
-    """The sizes of a model that are known without simulating it; None of one's own."""
-    if not model.configuration:
-        return model.architecture
-    from proofbook.runners.planner.simulated import public_model
-
-    return public_model.sizes(model.configuration)
-
-
-def _model(asked: argparse.Namespace) -> tuple[PlannedModel, int]:
-    """The model that the command names, and the most tokens that a sample of it may have."""
-    is_own, presets = ":" in asked.model, model_presets()
-    if is_own:
-        functions = {"batch": asked.batch, "tensor_plan": asked.tensor_plan}
-        model = PlannedModel(name=asked.model, module=asked.model, **functions)
-    elif asked.model in presets:
-        model = PlannedModel(name=asked.model, architecture=presets[asked.model].architecture)
-    else:
-        model = _model_of_file(asked.model)
-    without_effect = {
-        "--loss-chunks": asked.loss_chunks > 1 and not model.architecture,
-        "--loss": asked.loss != "torch" and not model.architecture,
-        "--batch": asked.batch and not is_own,
-        "--tensor-plan": asked.tensor_plan and not is_own,
-    }
-    for flag in (flag for flag, is_given in without_effect.items() if is_given):
-        raise PlanError(f"{flag} has no effect with {asked.model}; leave it out")
-    if not model.batch and is_own:
-        raise PlanError(f"{asked.model} needs --batch, of its microbatch and sequence")
-    longest = sizes.context_length if (sizes := _sizes(model)) else 0
-    return model, longest or max(LONGEST, asked.sequence or 0)
-
-
-def _model_of_file(name: str) -> PlannedModel:
-    """The model of a configuration file, by our own reading of its family or by transformers."""
-    path = Path(name)
-    if path.suffix != ".json":
-        raise unknown("preset", name, model_presets())
-    name = path.parent.resolve().name if path.name == "config.json" else path.stem
-    try:
-        return PlannedModel(name=name, architecture=architecture_of(path))
-    except UnknownFamilyError:
-        from proofbook.runners.planner.simulated import public_model
-
-        return public_model.model_of(path, name)

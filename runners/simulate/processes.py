@@ -8,6 +8,7 @@ import importlib
 import multiprocessing
 import platform
 import signal
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,10 +18,11 @@ from typing import TypeVar
 
 from proofbook.runners.core.system import accelerator
 from proofbook.runners.system import stopping
-from proofbook.runners.system.progress_lines import WORD_SECONDS, Patience
+from proofbook.runners.system.progress_lines import say
 
 # Processes are forked where that is safe: then they share torch, which is loaded once.
 FORKS = platform.system() == "Linux"
+WORD_SECONDS = 1.0  # no wait is longer than this without a word
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
@@ -40,7 +42,7 @@ def results(
     """
     if arguments and FORKS:
         prepare()
-    patience, waiting = Patience(), list(enumerate(arguments))
+    progress, waiting = _Progress(), list(enumerate(arguments))
     running: dict[int, tuple[BaseProcess, Connection]] = {}
     ended: dict[int, Result] = {}
     try:
@@ -48,19 +50,32 @@ def results(
             while waiting and len(running) < num_workers:
                 place, argument = waiting.pop(0)
                 running[place] = _started(partial(work, argument))
-            patience.tell(f"{len(ended)}/{len(arguments)} {what}, {{}} so far")
             wait([receiving for _, receiving in running.values()], WORD_SECONDS)
-            for place, (process, receiving) in list(running.items()):
-                if receiving.poll():
-                    try:
-                        ended[place] = receiving.recv()
-                    except EOFError:
-                        ended[place] = failed(arguments[place], _reason(process))
-                    _end(*running.pop(place))
+            progress.tell(f"{len(ended)}/{len(arguments)} {what}")
+            for place in [place for place, (_, receiving) in running.items() if receiving.poll()]:
+                process, receiving = running[place]
+                try:
+                    ended[place] = receiving.recv()
+                except EOFError:
+                    ended[place] = failed(arguments[place], _reason(process))
+                _end(*running.pop(place))
     finally:
         for both in running.values():
             _end(*both)
     return [ended[place] for place in range(len(arguments))]
+
+
+class _Progress:
+    """Says how far the work has come, each second."""
+
+    def __init__(self) -> None:
+        self._start = self._said = time.monotonic()
+
+    def tell(self, line: str) -> None:
+        now = time.monotonic()
+        if now - self._said >= WORD_SECONDS:
+            self._said = now
+            say(f"{line}, {now - self._start:.0f} s so far")
 
 
 def _started(work: Callable[[], object]) -> tuple[BaseProcess, Connection]:

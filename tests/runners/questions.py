@@ -44,7 +44,7 @@ def asked(strategy, devices=4, shape=LLAMA, **how):
         implementation=Implementation(**implementation),
         strategy=strategy_of(strategy, devices),
     )
-    question.check()
+    question.check_simulation()
     return question
 
 

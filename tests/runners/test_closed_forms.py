@@ -1,8 +1,9 @@
 """Closed forms beside simulations, and the laws of time and of memory that rest on them."""
 
+import random
 from collections import Counter
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, stdev
 
 import pytest
 import yaml
@@ -18,16 +19,23 @@ from proofbook.runners.planner.answers.answer import (
     Layout,
     PlanAnswer,
     answers_of,
+    needs,
 )
+from proofbook.runners.planner.answers.answer import verdict as answer_verdict
 from proofbook.runners.planner.answers.architecture import model_presets
 from proofbook.runners.planner.answers.device_memory import least_bytes, needed_bytes, verdict
 from proofbook.runners.planner.answers.law_of_time import Bounds, Cluster, bounds
 from proofbook.runners.planner.answers.plan_grid import GridRank, read_grid
 from proofbook.runners.planner.answers.published import PEAKS, published_bytes_of
-from proofbook.runners.planner.answers.question import strategy_of
-from proofbook.runners.planner.answers.search import SLACK
+from proofbook.runners.planner.answers.question import (
+    PlannedModel,
+    Question,
+    TrainingSettings,
+    strategy_of,
+)
 from proofbook.runners.planner.simulated.grid import GRIDS, PLANS
 from proofbook.runners.planner.simulated.one_rank import simulate_rank
+from proofbook.runners.planner.simulated.published_peaks import form_errors
 from proofbook.runners.simulate.log import AxisCalls
 from proofbook.runners.traces.files import read
 from tests.runners.questions import asked, changed
@@ -92,7 +100,7 @@ def _bytes(rank):
 
 @pytest.mark.parametrize("preset", GRIDS)
 def test_closed_forms_are_near_the_rows_of_committed_grids(preset):
-    """No layout is left out since its memory is far too high by them; nor is it too low.
+    """No layout is left out because its memory is far too high by them; nor is it too low.
 
     But for free segments that no block fits into.
     """
@@ -103,7 +111,7 @@ def test_closed_forms_are_near_the_rows_of_committed_grids(preset):
         held, its = (max(r.reserved_bytes for r in one.ranks) for one in (answer, formed))
         offs.append(its / held - 1)
         low.append(its / max(rank.allocated_bytes for rank in answer.ranks) - 1)
-    assert max(offs) < SLACK - 1
+    assert max(offs) < 0.15
     assert min(low) > -0.05
     assert median(map(abs, offs)) < 0.06
 
@@ -149,7 +157,6 @@ def test_each_tier_of_links_carries_what_ranks_on_it_send(strategy, mesh, calls,
     assert law.between == pytest.approx(between / 1e6)
     assert law.computing == 10**9 / FLOPS
     assert law.at_least == max(law.computing, law.within, law.between)
-    assert law.at_most == pytest.approx(law.computing + law.within + law.between)
 
 
 def test_a_layout_dominates_only_where_it_is_worse_in_nothing():
@@ -209,6 +216,101 @@ def test_failures_at_random_take_on_average_what_the_closed_form_says():
     assert replay(never, 4, 10, seed=0) == pytest.approx(3 * (4 * 0.01 + 0.05))
     taken = mean(replay(COSTS, 100, 10000, seed) for seed in range(400))
     assert taken == pytest.approx(expected_seconds(COSTS, 100, 10000), rel=0.01)
+
+
+# --- closed forms alone: LoRA, experts beside other axes, and their margin
+
+
+def formed(shape, strategy="single", devices=1, **how):
+    settings = TrainingSettings(**{"sequence": 4096, "global_batch": devices, **how})
+    model = PlannedModel(name="x", architecture=shape)
+    question = Question(model=model, training=settings, strategy=strategy_of(strategy, devices))
+    question.check()
+    return closed_form.answer(question).ranks[0]
+
+
+EIGHT = model_presets()["llama-8b"].architecture
+
+
+def test_adapters_and_quantized_weights_take_what_their_papers_say():
+    """PEFT counts 41,943,040 parameters of rank 16 beside all matrices of Llama 3.1 8B.
+
+    QLoRA: 4 bits, and 0.127 for constants; embedding and logits stay in 16.
+    """
+    adapters = 41_943_040
+    for bits, each in ((16, 2), (8, 1), (4, 0.515875)):
+        held = formed(EIGHT, adapter_rank=16, frozen_bits=bits).at_peak
+        assert held.optimizer_bytes == 8 * adapters
+        ends = 2 * EIGHT.embedding_parameters
+        layers = EIGHT.num_parameters - ends
+        expected = each * layers + 2 * ends + 6 * adapters
+        widest = 2 * 4096 * 14336 * (bits < 16)  # one matrix in 16 bits, to compute with
+        assert held.parameters_bytes == pytest.approx(expected + widest, rel=1e-3)
+    # A frozen weight needs no gradient of its own: two thirds of the operations of its products.
+    half = formed(EIGHT, adapter_rank=16).flops / formed(EIGHT).flops
+    assert 2 / 3 < half < 0.72
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "tokens"), [(16, 2_551), (24, 5_789), (40, 12_264), (48, 15_502), (80, 28_454)]
+)
+def test_qlora_takes_most_of_a_device_at_the_longest_context_that_was_published_for_it(
+    gigabytes, tokens
+):
+    """Of Transformers with FlashAttention 2, rank 32, in unslothai/unsloth's README at 000252c9.
+
+    It keeps the embedding and the logits in 32 bits, which the closed form does not.
+    """
+    settings = {"adapter_rank": 32, "frozen_bits": 4, "optimizer": "adam8bit"}
+    rank = formed(EIGHT, sequence=tokens, checkpointing="all", **settings)
+    outside = device_memory.DRIVER_BYTES + device_memory.CONTEXT_BYTES
+    share = (rank.reserved_bytes + outside + 4 * EIGHT.embedding_parameters) / (gigabytes * 1e9)
+    assert 0.85 < share < 1.02
+
+
+def test_experts_are_held_once_among_the_ranks_of_a_stage():
+    shape = model_presets()["mixtral-8x7b"].architecture
+    experts = shape.num_layers * shape.num_experts * shape.expert_parameters
+    others = shape.num_parameters - experts
+    for strategy, held in (
+        ("zero1.64+ep.8", others + experts / 8),
+        ("zero1.32+tp-sp.2+ep.8", others / 2 + experts / 8),
+        ("zero1.16+cp.4+ep.8", others + experts / 8),
+    ):
+        rank = formed(shape, strategy, 64, sequence=32_768)
+        assert rank.num_parameters == pytest.approx(held, rel=0.001), strategy
+        sent = {call.axis: call for call in rank.calls if call.operation == "reduce_scatter"}
+        assert sent["expert_data"].num_ranks == 8
+        assert sent["expert_data"].bytes == 2 * experts / 8
+
+
+# Two-sided normal tolerance factor of seven values: 99 % of all, with a confidence of 95 %.
+# Source: NIST/SEMATECH e-Handbook of Statistical Methods, 7.2.6.3; Howe's approximation of it.
+CHI_SQUARED, NORMAL = 1.635, 2.576  # 5 % of chi-squared with six degrees; 99.5 % of the normal
+
+
+def test_the_margin_of_closed_forms_follows_from_the_rows_that_were_drawn():
+    errors = form_errors()
+    assert sorted(random.Random(0).sample(list(errors), 11)) == sorted(device_memory.FITTED)
+    cases = {errors[row].case: errors[row].share for row in device_memory.FITTED}
+    count = len(cases)
+    factor = NORMAL * ((count - 1) * (1 + 1 / count) / CHI_SQUARED) ** 0.5
+    highest = mean(cases.values()) + factor * stdev(cases.values())
+    assert round(highest, 2) == device_memory.FORM_ERROR
+    held_out = [error.share for row, error in errors.items() if row not in device_memory.FITTED]
+    assert len(held_out) == 11
+    assert max(map(abs, held_out)) <= device_memory.FORM_ERROR
+
+
+def test_a_layout_within_the_margin_is_neither_said_to_fit_nor_refused():
+    question = asked("single", 1, EIGHT, sequence=4096, global_batch=1)
+    answer = closed_form.answer(question)
+    (rank,) = answer.ranks
+    outside = needs(answer) - round((1 + device_memory.FORM_ERROR) * rank.reserved_bytes)
+    assert 1 < outside / (1 << 30) < 1.1  # driver, CUDA context, workspaces
+    for share, said in ((1.13, "fits"), (1.1, "marginal"), (0.9, "marginal"), (0.86, "no")):
+        memory = share * rank.reserved_bytes + outside
+        assert answer_verdict(answer, memory) == said
 
 
 def test_tokens_travel_to_experts_as_ranks_that_ran_sent_them():

@@ -15,17 +15,15 @@ import torch.distributed as dist
 import yaml
 
 from proofbook.runners.__main__ import main
-from proofbook.runners.planner import command
 from proofbook.runners.planner.answers.answer import PlanAnswer
 from proofbook.runners.planner.answers.law_of_time import Cluster
 from proofbook.runners.planner.answers.question import TrainingSettings
 from proofbook.runners.planner.simulated import cache
-from proofbook.runners.planner.simulated.cache import answers
 from proofbook.runners.planner.simulated.updates import RankOptimizer
 from proofbook.runners.system.book import ROOT
 from tests.conftest import wait_until
 from tests.processes import marked
-from tests.runners.questions import GPT, LLAMA, asked, by_forms, changed, simulated
+from tests.runners.questions import GPT, LLAMA, asked, changed, simulated
 
 DEEP = changed(LLAMA, num_layers=4)
 GPT_TIED = changed(GPT, num_layers=4, has_tied_embeddings=True)
@@ -148,9 +146,14 @@ VISION = ["for", f"{OWN}:Residuals", "--batch", f"{OWN}:batch", "--devices", "2"
         (["for", "os:getcwd", "--loss-chunks", "2"], "--loss-chunks has no effect with os:getcwd"),
         ([*VISION, "--strategies", "tp"], "--tensor-plan"),
         ([*VISION, "--strategies", "gpipe"], "presets alone"),
-        (["program", "gpt2-124m", "nowhere/train.py"], "nowhere is no folder"),
-        (["program", "gpt2-124m", "x.py", "--loss", "fused"], "torch has no fused loss"),
-        (["program", "gpt2-124m", "x.py", "--gradients", "fp32"], "leave out --gradients"),
+        (["for", "meta-llama/Llama-3.1-8B"], "near it is the preset llama-8b, of 8.0 B"),
+        (["for", "mistralai/Mixtral-8x7B-v0.1"], "near it is the preset mixtral-8x7b"),
+        (["for", "nobody/Qwen-72B"], "get its file by `hf download nobody/Qwen-72B config.json"),
+        (["for", "nobody/Qwen-72B"], "near it is the preset llama-70b"),
+        ([*GPT2, "--gpu", "h1000"], "no device 'h1000' (did you mean h100?)"),
+        ([*GPT2, "--gpu", "t4", "--precision", "bf16"], "T4 has no bf16"),
+        ([*GPT2, "--frozen-bits", "4"], "has no effect without --lora"),
+        ([*VISION, "--lora"], "--lora has no effect"),
         ([*GPT2, "--batch", "m:f"], "--batch has no effect with gpt2-124m"),
         (["check", "gpt3"], "no plan 'gpt3'"),
     ],
@@ -173,21 +176,14 @@ FEW_LAYERS = {
 
 
 @pytest.mark.builds
-def test_the_command_prints_a_table_and_json(capsys, monkeypatch, tmp_path):
-    simulated = []
-
-    def once(questions, num_workers):
-        """The table and the JSON ask the same."""
-        simulated.extend([] if simulated else answers(questions, num_workers))
-        return simulated
-
-    monkeypatch.setattr(command, "answers", once)
+def test_what_is_simulated_is_a_table_and_json(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(cache, "CACHE", tmp_path / "plans")
     path = tmp_path / "config.json"
     path.write_text(json.dumps(FEW_LAYERS))
     words = ["plan", "for", str(path), "--devices", "2", "--sequence", "64"]
-    words += ["--strategies", "ddp,fsdp"]
+    words += ["--strategies", "ddp,fsdp", "--simulate", "2"]
     assert main([*words, "--memory", "5.2", "--flops", "1e14", "--links", "1"]) == 0
-    table = capsys.readouterr().out.splitlines()
+    table = capsys.readouterr().out.partition("simulated:")[2].splitlines()
     assert [line.split()[:2] for line in table[3:]] == [["fits", "fsdp,"], ["marginal", "ddp,"]]
     assert main([*words, "--json", "--memory", "5.2"]) == 0
     first, second = json.loads(capsys.readouterr().out)
@@ -199,13 +195,16 @@ def test_the_command_prints_a_table_and_json(capsys, monkeypatch, tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 def test_ctrl_c_ends_the_command_in_one_line_and_leaves_no_process(tmp_path):
     words = [sys.executable, "-m", "runners", "plan", "for", "llama-70b", "--devices", "64"]
+    words += ["--simulate", "2"]
     own = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(words, cwd=ROOT, env=own, stderr=subprocess.PIPE, text=True) as command:
         wait_until(lambda: len(marked(tmp_path)) > 1, lambda: command.poll() is None)
         command.send_signal(signal.SIGINT)
         _, said = command.communicate()
     assert command.returncode == 130
-    assert sum("strategies simulated" not in one for one in said.splitlines()) == 1
+    own = [one for one in said.splitlines() if "strategies simulated" not in one]
+    assert own[0] == "2 layouts to simulate; Ctrl-C keeps those that are done"
+    assert len(own) == 2
     wait_until(lambda: not marked(tmp_path))
 
 
@@ -227,46 +226,61 @@ def test_what_was_answered_once_is_read(monkeypatch, tmp_path):
     assert asked_of == [first, second, first]
 
 
-@pytest.fixture
-def _by_forms(monkeypatch, tmp_path):
-    """Closed forms take the place of simulations, and the command keeps its answers elsewhere."""
-    for module in (cache, command):
-        monkeypatch.setattr(module, "answers", by_forms)
-    monkeypatch.setattr(cache, "CACHE", tmp_path / "plans")
+def plan(capsys, *words, code=0):
+    """The lines that the command prints."""
+    assert main(["plan", *words]) == code
+    return capsys.readouterr().out.splitlines()
 
 
-@pytest.mark.usefixtures("_by_forms")
-def test_the_same_question_has_the_same_answer_with_a_command_for_each_layout(capsys, tmp_path):
-    words = ["plan", "for", "gpt2-124m", "--devices", "2", "--sequence", "1024"]
-    assert main(words) == 0
-    usual = capsys.readouterr().out
-    assert main(words) == 0
-    assert capsys.readouterr().out == usual
-    title, form, *_ = usual.splitlines()
-    assert title.startswith("gpt2-124m, 124.4 M parameters, on 2 devices")
-    assert form.startswith("by closed forms:   ddp-view, microbatch 1")
-    commands = [line.strip() for line in usual.splitlines() if "plan program" in line]
-    assert len(commands) == 3
-    path = tmp_path / "train.py"
-    assert main(commands[0].replace("train.py", str(path)).split()[3:]) == 0
-    compile(path.read_text(), path, "exec")
+def test_the_same_question_has_the_same_answer_and_layouts_in_the_order_of_the_rule(capsys):
+    words = ["for", "gpt2-124m", "--devices", "2", "--sequence", "1024", "--global-batch", "8"]
+    usual = plan(capsys, *words)
+    assert plan(capsys, *words) == usual
+    title, verdict, first, *_ = usual
+    assert title.startswith("gpt2-124m, 124.4 M parameters, on 2 devices of 79.65 GiB (H100 SXM)")
+    assert title.endswith("global batch 8 (8,192 tokens)")
+    assert verdict.startswith("fits:              yes, by closed forms with a margin of 12 %")
+    assert first == "try first:         ddp-view, microbatch 4"
 
 
-@pytest.mark.usefixtures("_by_forms")
+def test_what_is_assumed_is_said(capsys):
+    title, *_ = plan(capsys, *GPT2, "--devices", "8")
+    assert title.endswith("global batch 8 (8,192 tokens), assumed: name --global-batch")
+
+
+def test_a_question_needs_no_torch_and_a_simulation_says_that_it_does(tmp_path):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise AssertionError('torch was loaded')")
+    words = [sys.executable, "-m", "runners", "plan", "for", "llama-8b", "--devices", "8"]
+    own = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    for gpu in ("h100", "4090"):
+        done = subprocess.run([*words, "--gpu", gpu], cwd=ROOT, env=own, capture_output=True,
+                              text=True, check=False)  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_without_devices_the_command_says_how_many(capsys):
-    assert main(["plan", "for", "gpt2-124m", "--memory", "80", "--sequence", "64"]) == 0
-    title, first, *_ = capsys.readouterr().out.splitlines()
+    title, first, *_ = plan(capsys, *GPT2, "--memory", "80GB", "--sequence", "64")
     assert "on how many devices of 80 GiB" in title
     assert first.split()[:4] == ["1", "device", "single,", "microbatch"]
 
 
-@pytest.mark.usefixtures("_by_forms")
 def test_a_no_names_what_would_turn_it(capsys):
-    words = ["plan", "for", "gpt2-124m", "--devices", "1", "--memory", "3.2", "--sequence", "1024"]
-    assert main(words) == 2
-    said = capsys.readouterr().err
-    assert "no layout fits 3.2 GiB" in said
-    assert "it fits with --" in said
+    words = [*GPT2, "--devices", "1", "--memory", "3", "--sequence", "1024", "--microbatch", "4"]
+    _, verdict, first, *_ = plan(capsys, *words, code=1)
+    assert verdict.startswith("fits:              no; what needs least, single, microbatch 4")
+    assert first.startswith("it fits with:      --")
+
+
+def test_a_device_without_bf16_trains_in_autocast_and_nothing_else_is_advised(capsys):
+    lines = plan(capsys, "for", "llama-1b", "--gpu", "T4", "--devices", "1", code=1)
+    assert " autocast, adam" in lines[0]
+    assert not any("bf16" in line for line in lines)
+
+
+def test_zero3_is_fsdp(capsys):
+    *_, row = plan(capsys, *GPT2, "--devices", "4", "--strategies", "zero3")
+    assert row.split()[:2] == ["fits", "fsdp,"]
 
 
 def _commands():

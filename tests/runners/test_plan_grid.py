@@ -22,7 +22,6 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(grid, "model_presets", lambda: {"tiny": preset})
     monkeypatch.setattr(grid, "GRIDS", {"tiny": grid.GridSpec(1, 16, ({"devices": 4},))})
     monkeypatch.setattr(grid, "STRATEGIES", {4: ("single", "fsdp", "tp-sp")})
-    monkeypatch.setattr(grid, "DEVICES", ())
     monkeypatch.setattr(grid, "PLANS", tmp_path / "plans")
     simulated, known = [], {}
 
@@ -60,7 +59,7 @@ def test_a_file_holds_every_row_and_other_code_confirms_it_or_makes_it_anew(tiny
     monkeypatch.setattr(plan_grid, "engine_digest", lambda: "another")
     assert plan_grid.code_digest("plan_tiny") != found.code
     assert checked(is_writing=False) == ("differs; --write makes it anew", 1)
-    assert checked(is_writing=True) == (grid.SAME, 1)
+    assert checked(is_writing=True) == ("written", 1)
     again = read_grid(path)
     assert (again.code, again.rows) == (plan_grid.code_digest("plan_tiny"), found.rows)
 
@@ -73,7 +72,9 @@ def test_a_file_holds_every_row_and_other_code_confirms_it_or_makes_it_anew(tiny
     assert checked(is_writing=True) == ("written", 5)
     assert [row.ranks for row in read_grid(path).rows] == [row.ranks for row in found.rows]
     monkeypatch.setattr(grid, "STRATEGIES", {4: ("single", "fsdp", "zero1")})
-    assert checked(is_writing=False) == ("differs; --write makes it anew", 0)
+    assert checked(is_writing=False) == ("differs; --write makes it anew", 1)
+    assert checked(is_writing=True) == ("written", 3)  # one again, and the two that are missing
+    assert [row.strategy for row in read_grid(path).rows] == 2 * ["single", "fsdp", "zero1"]
 
 
 def test_another_engine_or_another_architecture_makes_a_grid_stale(monkeypatch):

@@ -12,9 +12,10 @@ from proofbook.runners.planner.simulated.fused_kernels import (
     attention_backward,
     rms_norm,
 )
+from proofbook.runners.planner.simulated.layers import RankPlan
 from proofbook.runners.planner.simulated.one_rank import simulate_rank
 from proofbook.runners.planner.simulated.step import BACKWARD, FORWARD, Repeats, turns
-from proofbook.runners.planner.simulated.transformer import RankPlan, RankTransformer
+from proofbook.runners.planner.simulated.transformer import RankTransformer
 from tests.runners.questions import GPT, LLAMA, asked, changed, tracked_peak
 
 TINY = changed(LLAMA, num_kv_heads=2)
@@ -43,7 +44,7 @@ SHAPES = [
 def test_its_peak_in_one_process_is_what_torchs_tracker_finds(shape):
     question = asked("single", 1, shape, microbatch=4, global_batch=4, precision="fp32")
     tracked = tracked_peak(
-        lambda: RankTransformer(RankPlan.of(shape, question.training)),
+        lambda: RankTransformer(RankPlan(shape, question.training)),
         lambda: torch.zeros(4, 32, dtype=torch.long),
         lambda module, tokens: module.loss(module(tokens), torch.zeros_like(tokens)),
     )
@@ -52,7 +53,7 @@ def test_its_peak_in_one_process_is_what_torchs_tracker_finds(shape):
 
 def test_a_loss_in_chunks_has_the_value_and_the_gradient_of_torch():
     with torch.device("meta"):
-        model = RankTransformer(RankPlan.of(TINY, TrainingSettings(sequence=32, loss_chunks=4)))
+        model = RankTransformer(RankPlan(TINY, TrainingSettings(sequence=32, loss_chunks=4)))
     logits, tokens = torch.randn(3, 32, 256, requires_grad=True), torch.randint(0, 256, (3, 32))
     losses = [
         model.loss(logits, tokens),

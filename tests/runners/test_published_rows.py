@@ -1,9 +1,11 @@
 """Published rates and layouts: against what their sources state of them, and what follows."""
 
+import csv
+
 import pytest
 
-from proofbook.runners.planner.answers import closed_form, order, published_rows, rates
-from proofbook.runners.planner.answers.architecture import model_presets
+from proofbook.runners.planner.answers import closed_form, order, published_rows
+from proofbook.runners.planner.answers.architecture import Architecture, model_presets
 from proofbook.runners.planner.answers.law_of_time import Cluster
 from proofbook.runners.planner.answers.published import ORDER, STEPS, is_stale
 from proofbook.runners.planner.answers.published_order import searches
@@ -15,9 +17,8 @@ from proofbook.runners.planner.answers.question import (
     TrainingSettings,
     strategy_of,
 )
+from proofbook.runners.planner.answers.search import strategies
 from proofbook.runners.traces.files import read
-
-H100 = Cluster(1, 8, 989e12, 450e9, 400e9)
 
 
 @pytest.mark.parametrize("comparison", [ORDER, STEPS], ids=lambda one: one.experiment)
@@ -38,6 +39,16 @@ def row_of(group, **fields):
     return found
 
 
+def model_flops(row):
+    """Six for each weight of a product and token, and for each causal score; nothing again."""
+    shape = row.architecture
+    tables = shape.embedding_parameters * (not shape.has_tied_embeddings)
+    tables += shape.context_length * shape.hidden_size * (shape.positions == "learned")
+    scores = shape.num_layers * shape.num_heads * shape.head_size * row.sequence
+    each = 6 * (shape.active_parameters - tables + scores)
+    return each * row.global_batch * row.sequence
+
+
 def square_of_scores(row):
     """Operations of attention above the diagonal, which the sources count and no kernel does."""
     shape = row.architecture
@@ -56,7 +67,7 @@ def square_of_scores(row):
 def test_a_rate_of_mpt_is_the_utilization_that_its_source_gives(group, fields, parameters, mfu):
     row = row_of(group, **fields)
     assert row.architecture.num_parameters == pytest.approx(parameters, rel=0.001)
-    whole = closed_form.model_flops(row.question) + square_of_scores(row)
+    whole = model_flops(row) + square_of_scores(row)
     assert whole / (row.seconds * row.devices * row.device.flops) == pytest.approx(mfu, rel=0.01)
 
 
@@ -67,7 +78,7 @@ def test_our_operations_are_those_of_a_searchs_published_mfu(name):
     assert won.seconds == min(row.seconds for row in searches()[name])
     # The published MFU counts the embedding like the logits; looking a token up is no product.
     embedding = 6 * won.global_batch * won.sequence * won.architecture.embedding_parameters
-    whole = closed_form.model_flops(won.question) + square_of_scores(won) + embedding
+    whole = model_flops(won) + square_of_scores(won) + embedding
     published = won.mfu * won.seconds * won.devices * won.device.flops
     assert whole == pytest.approx(published, rel=0.005)
 
@@ -79,7 +90,8 @@ def test_a_rate_is_what_its_source_states():
     # Equation 4 of Narayanan et al.: 8 × tokens × parameters / (devices × rate).
     assert row.seconds == pytest.approx(8 * tokens * parameters / (3072 * 163e12), rel=0.03)
     row = row_of("Qwen3_235B_a22B on 256 GB200")
-    assert rates.share(row) * row.device.flops == pytest.approx(728e12, rel=0.01)
+    rate = model_flops(row) / (row.seconds * row.devices)
+    assert rate == pytest.approx(728e12, rel=0.01)
     row = next(row for row in rows(RATES) if row.group == "1.34B on 8")
     assert row.seconds == pytest.approx(256 * 4096 / 8 / 39273)
 
@@ -92,29 +104,53 @@ def test_no_published_step_took_less_than_its_bound():
         assert bound <= row.seconds, row.id
 
 
-def question(name, strategy="fsdp", **training):
-    model = PlannedModel(name=name, architecture=model_presets()[name].architecture)
-    asked = {"sequence": 4096, "global_batch": 8, **training}
-    return Question(
-        model=model, training=TrainingSettings(**asked), strategy=strategy_of(strategy, 8)
-    )
+MODELS = {
+    "LLAMA3_8B": "llama-8b", "LLAMA3_70B": "llama-70b", "LLAMA3.1_405B": "llama-405b",
+    "DeepSeekV3": "deepseek-v3",
+    "Qwen3_30B_a3B": published_rows.read(RATES)["models"]["Qwen3_235B_a22B"] | {
+        "num_layers": 48, "hidden_size": 2048, "num_heads": 32, "ffn_size": 768},
+}  # fmt: skip
 
 
-def test_a_range_is_of_published_clusters_like_it_and_there_is_none_where_few_were():
-    """Nine clusters of H100 have models of 4 to 16 billion parameters."""
-    asked = question("llama-8b")
-    shortest, longest, num = rates.range_of(closed_form.answer(asked), H100)
-    assert num == 9
-    at_peak = closed_form.model_flops(asked) / 8 / H100.flops
-    assert at_peak < shortest < longest
-    for other, cluster in (
-        (question("gpt2-124m", sequence=1024), H100),
-        (asked, Cluster(1, 8, 100e12, 450e9, 400e9)),  # of another device
-        (question("mixtral-8x7b"), H100),
-        (question("llama-8b", precision="fp32"), H100),
-        (asked, Cluster(8, 1, 989e12, 1e9, 1e9)),  # whose links take longer
-    ):
-        assert rates.range_of(closed_form.answer(other), cluster) is None
+def _shape(model):
+    known = MODELS.get(model) or published_rows.read(RATES)["models"].get(model)
+    if isinstance(known, str):
+        return model_presets()[known].architecture
+    return known and Architecture.model_validate(known)
+
+
+def test_every_layout_of_a_published_recipe_is_asked_and_searched():
+    """Of models of attention alone; FP8 has the states of bf16, and no plan of its own."""
+    path = published_rows.PLANNER / "published_megatron_bridge.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        recipes = [row for row in csv.DictReader(file) if _shape(row["model"])]
+    assert len(recipes) > 50
+    for row in recipes:
+        shape, devices = _shape(row["model"]), int(row["devices"])
+        sizes = {name: int(row[name] or 1) for name in ("tp", "pp", "cp", "vp", "ep")}
+        tensor, stages, context, chunks, expert = sizes.values()
+        rest = devices // (tensor * stages * context)
+        schedule = f"interleaved.{stages}.{chunks}" if chunks > 1 else f"1f1b.{stages}"
+        data = f"fsdp.{rest}" if int(row["fsdp_shard_devices"] or 0) else f"zero1.{rest}"
+        name = "+".join(filter(None, [
+            schedule * (stages > 1), data * (rest * context > 1), f"cp.{context}" * (context > 1),
+            f"tp-sp.{tensor}" * (tensor > 1), f"ep.{expert}" * (expert > 1),
+        ]))  # fmt: skip
+        settings = TrainingSettings(
+            sequence=int(row["sequence_tokens"]),
+            microbatch=int(row["micro_batch_sequences"]),
+            global_batch=int(row["global_batch_sequences"]),
+        )
+        model = PlannedModel(name=row["model"], architecture=shape)
+        strategy = strategy_of(name, devices)
+        asked = Question(model=model, training=settings, strategy=strategy)
+        asked.check()
+        assert closed_form.answer(asked).ranks[0].reserved_bytes > 0
+        cluster = Cluster(max(1, devices // 8), min(8, devices), 1e15, 1e12, 1e11)
+        searched = strategies(cluster, shape, settings.sequence)
+        plain = strategy.model_copy(update={"name": ""})
+        usual = [one.model_copy(update={"name": ""}) for one in searched]
+        assert plain in usual, (row["row_id"], name)
 
 
 def test_a_row_that_cannot_be_read_is_one_line_with_its_place(tmp_path, monkeypatch):

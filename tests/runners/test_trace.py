@@ -76,7 +76,7 @@ def test_a_number_that_is_not_finite_is_never_written(tmp_path):
     [
         ("traces/1x-h200-af8bca/ddp.json", Trace, '"torch": "'),
         ("traces/1x-h200-af8bca/machine.json", Machine, '"cpu": "'),
-        ("planner/plan_steps.json", Trace, '"share": 0.'),
+        ("planner/plan_order.json", Trace, '"slower_share": 0.'),
         ("planner/plans/gpt2-124m.json", Grid, '"title": "'),
     ],
 )

@@ -1,4 +1,4 @@
-"""Bars: what ranks hold at their peak by class of tensors, what they send, and what plans need."""
+"""Bars: what ranks hold at their peak by class of tensors, and what they send."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,13 +16,9 @@ from proofbook.generator.figures.play.states import LabelledRun, PlayState
 from proofbook.generator.figures.step_rules import number
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.value import Value, numeric
-from proofbook.runners.core.trace.records import RankRecord, Run
-from proofbook.runners.planner.answers.device_memory import Verdict
+from proofbook.runners.core.trace.records import RankRecord
 
 CLASSES = ("parameters", "gradients", "optimizer", "activations", "buckets", "buffers")
-AXIS = 2.2  # where the axis of a plan ends, in memories of the device
-MOST = 1.05 * AXIS  # a longer bar is cut at the end of the axis
-FAR = 3  # times the longest bar: more memory is beyond the axis, and has no line
 
 
 def _joined(*words: str) -> str:
@@ -160,40 +156,3 @@ def _bar(labelled: LabelledRun, sent_by: Mapping[str, Value], size: float) -> St
         for name, number in numbers.items()
     ]
     return Stack(labelled.path, labelled.label, parts, words)
-
-
-# --- what plans need
-
-
-def plans(layouts: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Folio) -> DrawnState:
-    """One `DrawnState`: a bar a layout, bytes its fullest rank needs; a line at `memory` bytes.
-
-    A bar is what it holds at its peak by class, what CUDA's allocator would reserve beyond, and
-    what the device needs beside both. So a layout fits where its bar ends before the line.
-    Layouts stand from top to bottom, each with its name, its simulated run and its verdict.
-    """
-    needs = [number(_fullest(run).measures["needed_bytes"]) for _, run, _ in layouts]
-    longest, whole = max(needs), [need for need in needs if need <= memory * MOST]
-    is_far = memory > FAR * longest
-    end = longest if is_far else max(longest, memory)
-    unit, size = byte_unit(end)
-    rows = [_layout_bar(label, run, verdict, size, folio) for label, run, verdict in layouts]
-    top = (end * 1.05 if needs == whole else max([memory * AXIS, *whole])) / size
-    budget = None if is_far else AxisMark(memory / size, printed_bytes(memory))
-    draw = partial(stacks, rows, f"{unit} per rank", top, budget=budget)
-    return DrawnState(draw, _described(rows))
-
-
-def _fullest(run: Run) -> RankRecord:
-    """The rank that needs most of its device."""
-    return max(run.ranks, key=lambda rank: number(rank.measures["needed_bytes"]))
-
-
-def _layout_bar(label: str, run: Run, verdict: Verdict, size: float, folio: Folio) -> Stack:
-    rank, is_over = _fullest(run), verdict == "no"
-    held = _by_class(rank)
-    needed, reserved = (number(rank.measures[f"{name}_bytes"]) for name in ("needed", "reserved"))
-    beyond = {"allocator": reserved - sum(held.values()), "outside": needed - reserved}
-    verdict_words = folio.ui["playing"]["over" if is_over else verdict]
-    parts = _parts(label, held | beyond, size, folio)
-    return Stack("", label, parts, f"{printed_bytes(needed)} · {verdict_words}", is_over=is_over)

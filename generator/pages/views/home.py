@@ -11,7 +11,6 @@ from proofbook.generator.content.topic import Survivor
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Aside, Block, Element
 from proofbook.generator.pages.views import ways
-from proofbook.generator.pages.views.plans import which_fit
 from proofbook.generator.pages.views.ways import Groups, Step
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.filters import ended
@@ -78,7 +77,6 @@ def home(draft: Draft) -> Iterator[Element | Markup]:
             for topic in book.topics if "recall" in topic.items_by_mode
         ],
     )  # fmt: skip
-    yield from which_fit(folio)
     yield Leads([(folio.line(door.lead), folio.line(door.says)) for door in book.home.doors])
     yield from _games(folio)
     yield Leads([(folio.line(fact.lead), folio.line(fact.says)) for fact in book.home.facts])

@@ -1,48 +1,35 @@
-"""The pages of plans: which layout to try first for a model on some devices, and what to measure.
+"""The pages of plans: which strategies were simulated for a model, and what each needs.
 
-In: the committed plans of the book, planner/plan.yml, and the choice that the command `plan` makes
-of the same answers. Out: a row for each model; for each choice of devices, memory, tokens and
-optimizer the layouts to measure, bars, and what fits; and the layouts that a lesson names.
+In: the committed plans of the book, and planner/plan.yml. Out: a row for each model; for each
+number of devices what strategies need; and the layouts that a lesson names. What fits which devices
+the command answers, by closed forms.
 """
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import groupby
-from operator import attrgetter
 from typing import NamedTuple
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from proofbook.generator.checks.lesson_checks import planned as planned_in
 from proofbook.generator.content.lesson import WhyFile
-from proofbook.generator.content.plan_page import Device, OrderPart, PlanFile
+from proofbook.generator.content.plan_page import OrderPart, PlanFile
 from proofbook.generator.content.shelf import TraceOnPage
-from proofbook.generator.figures.play.bar_views import MOST as LONGEST
-from proofbook.generator.figures.play.bar_views import plans as bars
-from proofbook.generator.figures.play.frame import packed
-from proofbook.generator.figures.play.states import Control, PlayState
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold
 from proofbook.generator.pages.elements.programs import Command
 from proofbook.generator.pages.elements.tables import Row, Table
 from proofbook.generator.pages.environment import counted, label
-from proofbook.generator.pages.views import published
+from proofbook.generator.pages.views import fits, published
 from proofbook.generator.pages.views.claims import proofs
 from proofbook.generator.printing.folio import Folio, breakable
 from proofbook.generator.printing.markdown import plain
 from proofbook.generator.values import units
 from proofbook.generator.values.filters import each, largest
 from proofbook.generator.values.units import Unit
-from proofbook.generator.values.value import Value, computed, numeric
-from proofbook.runners.planner.answers import rates
-from proofbook.runners.planner.answers.answer import Layout, PlanAnswer, answers_of, needs, verdict
-from proofbook.runners.planner.answers.law_of_time import Cluster
+from proofbook.generator.values.value import Value, computed
+from proofbook.runners.planner.answers.answer import PlanAnswer, answers_of, needs
 from proofbook.runners.planner.answers.plan_grid import named_rows
-from proofbook.runners.planner.answers.question import PlanError
-from proofbook.runners.planner.answers.search import LayoutChoice, choose
-from proofbook.runners.planner.program import command_of
 
 ID = "plan"
 BY_LAW = {
@@ -50,109 +37,15 @@ BY_LAW = {
     "A step, at least": units.SECONDS,
 }  # fmt: skip
 LAYOUTS = "Layout", "#A rank needs", *(f"#{measure}" for measure in BY_LAW), "#Other layouts"
-GAPS = (
-    " A dashed setting was not simulated together with the chosen ones; choosing it changes "
-    "another setting too."
-)
 Parts = Iterator[Element | Markup]
 
 
 class Setting(NamedTuple):
-    """What readers choose beside the memory of a device."""
+    """What tells the rows of a strategy apart, beside recomputation and microbatch."""
 
     devices: int
     sequence: int
     optimizer: str
-
-
-@dataclass(frozen=True)
-class ChosenSetting:
-    """An option of each control, and the answers that compete."""
-
-    setting: Setting
-    cluster: Cluster
-    device: Device
-    memory: Value
-    answers: list[PlanAnswer]
-    words: dict[str, str]  # the options, by control
-
-    @cached_property
-    def made(self) -> LayoutChoice | None:
-        """`LayoutChoice` by `choose`, of answers that use all devices; None where nothing fits."""
-        num, answers = self.setting.devices, self.answers  # of which none may stay idle
-        busy = [answer for answer in answers if answer.question.strategy.num_devices == num]
-        try:
-            return choose(busy, self.cluster, numeric(self.memory))
-        except PlanError:
-            return None
-
-
-class Measured(NamedTuple):
-    """A layout to measure: what it needs, bounds on its step, and how to run it."""
-
-    words: str
-    is_tight: bool
-    needs: Markup
-    at_least: Markup
-    decided_by: str
-    command: str  # or why there is no program
-    range: Sequence[Markup]  # of a step, at the quartiles of the rates that clusters reached
-    num_clusters: int
-
-
-@dataclass(frozen=True)
-class Advice(Element):
-    """What a choice leads to: what to measure first, then bars, then a table."""
-
-    NOTHING_FITS, TITLE = "No simulated layout fits", "What each layout needs, simulated"
-    MOST = 8  # layouts that fit, of which bars and the table show the best
-    chosen: ChosenSetting
-    measured: Sequence[Measured]
-    size: Markup  # of a device's memory; where nothing fits, the least that a layout needs
-    bars: Markup
-    caption: Markup
-    is_cut: bool  # whether a bar is longer than the axis
-    table: Table | None
-    rates: Sequence[Markup]
-    root: str
-
-
-@dataclass(frozen=True)
-class PlanPlay(Element):
-    """The choice that a page of plans answers, with the first answer."""
-
-    task: Markup
-    controls: Sequence[Control]
-    first: PlayState
-    drawn: Markup  # the advice of the first choice
-    script: str  # the address of that with all
-
-    def parts(self) -> Iterator[Markup]:
-        """What readers choose."""
-        words = [word for control in self.controls for word in (control.label, *control.options)]
-        yield from (self.task, *map(escape, words))
-
-
-class Fit(NamedTuple):
-    """What the layouts of a model need on some devices, in one setting of the rest."""
-
-    of: TraceOnPage
-    devices: int
-    words: dict[str, str]  # the setting, by control
-    needs: Sequence[int]  # bytes of a device, of all its layouts
-    table: Table  # of strategies: with all activations kept, and with all recomputed
-
-
-@dataclass(frozen=True)
-class WhichFit(Element):
-    """Which strategies fit a model on some devices: the first answer, and those of a script."""
-
-    IS_FOUND = False
-    COUNTS = 1, 2, 4, 8, 16, 32, 64, 128
-    per_node: int
-    memories: Sequence[tuple[str, float]]  # of each device its name and its bytes
-    precision: Mapping[str, str]  # in words
-    fits: Sequence[Fit]
 
 
 @dataclass(frozen=True)
@@ -163,7 +56,7 @@ class PlanOpening(Element):
     here: str  # the experiment of the page
     root: str
     lede: Sequence[Markup]
-    facts: dict[str, Markup]  # by control
+    facts: dict[str, Markup]  # by control, what all plans share
     order: Markup  # the title of the table of clusters, if there is one
 
 
@@ -182,68 +75,12 @@ class Plans:
             name: Setting(state.devices, state.sequence, state.optimizer) for name, state in states
         }
 
-    @cached_property
-    def choices(self) -> list[ChosenSetting]:
-        """Each device in each setting of several layouts; the first is shown."""
-        pairs = self.by_setting.items()
-        return [self._chosen(device, *pair) for pair in pairs for device in self.plan.devices]
-
-    @cached_property
-    def by_setting(self) -> dict[Setting, list[PlanAnswer]]:
-        """The answers of each setting that has several."""
-        by_setting: dict[Setting, list[PlanAnswer]] = {}
-        for name, answer in self.answers.items():
-            by_setting.setdefault(self.settings[name], []).append(answer)
-        return {setting: answers for setting, answers in by_setting.items() if len(answers) > 1}
-
-    def fits(self, memory: float) -> Iterator[Fit]:
-        """What layouts need on each number of devices, with Adam where that was simulated."""
-        titles = "Strategy", "#Activations kept", "#Recomputed"
-        by_optimizer = sorted(self.by_setting, key=attrgetter("devices", "optimizer", "sequence"))
-        for devices, (own, *_) in groupby(by_optimizer, attrgetter("devices")):
-            table = Table(titles, [*self._strategies(own, memory)], is_found=False)
-            sizes = [*map(needs, self.by_setting[own])]
-            yield Fit(self.folio.book.traces[self.name], devices, self.options(own), sizes, table)
-
-    def _strategies(self, own: Setting, memory: float) -> Iterator[Row]:
-        """Each strategy simulated with all activations kept, and with all recomputed."""
-        named = {
-            (answer.question.strategy.name, answer.question.training.checkpointing): answer
-            for answer in self.by_setting[own]
-            if answer.question.training.microbatch == self.grid.microbatch
-        }
-        kept = {name: answer for (name, how), answer in named.items() if how == "none"}
-        for name in sorted(kept, key=lambda name: needs(kept[name])):
-            recomputed = named.get((name, "all"))
-            if recomputed and (name, "ddp" in kept) != ("ddp-view", True):
-                cells = (self.compared(answer, memory) for answer in (kept[name], recomputed))
-                yield [self.words(kept[name]), *cells]
-
-    def compared(self, answer: PlanAnswer, memory: float) -> Markup:
-        """What a layout needs, marked where that is more than a device has; it leads to its row."""
-        path, size = self.path(answer), needs(answer)
-        over = Markup(' class="pb-over"') * (size > memory)
-        link = '<span data-needs="{}"{}><a class="pb-value pb-simulated" href="{}">{}</a></span>'
-        printed = str(_largest(path, "needed_bytes", self.folio))
-        return Markup(link).format(size, over, self.folio.place_of(path), printed)
-
-    def _chosen(self, device: Device, own: Setting, answers: list[PlanAnswer]) -> ChosenSetting:
-        values = [self.folio.value(name) for name in (device.memory, *device.rates)]
-        assert all(values), f"every book with plans has {device}"
-        memory, *rates = filter(None, values)
-        node = Cluster(1, self.plan.per_node, *map(numeric, rates))
-        words = self.options(own, f"{device.name} {memory}")
-        return ChosenSetting(own, node.with_devices(own.devices), device, memory, answers, words)
-
-    def options(self, setting: Setting, memory: str = "") -> dict[str, str]:
-        """By control, the words of a setting: mesh, `memory` if given, sequence, optimizer."""
+    def options(self, setting: Setting) -> list[str]:
+        """The words of a setting: mesh, sequence, optimizer."""
         optimizer = self.plan.words.optimizer.get(setting.optimizer, setting.optimizer)
         per_node = min(setting.devices, self.plan.per_node)
-        words = {
-            "mesh": f"{setting.devices // per_node} × {per_node}", "memory": memory,
-            "sequence": f"{setting.sequence:,}", "optimizer": plain(self.folio.line(optimizer)),
-        }  # fmt: skip
-        return {key: word for key, word in words.items() if word}
+        mesh = f"{setting.devices // per_node} × {per_node}"
+        return [mesh, f"{setting.sequence:,} tokens", plain(self.folio.line(optimizer))]
 
     def shared(self, setting: str) -> Markup:
         """A setting that all runs of the model have."""
@@ -269,44 +106,9 @@ class Plans:
             own.append(f"microbatch\u00a0{training.microbatch}")
         return ", ".join([" × ".join(axes), *own])
 
-    def words(self, answer: PlanAnswer) -> Markup:
-        """The label of an answer, which breaks within no name that has a hyphen."""
-        keep = Markup('<span class="pb-keep">{}</span>')
-        parts = self.label(answer).split(" ")
-        kept = (keep.format(part) if "-" in part else escape(part) for part in parts)
-        return label(Markup(" ").join(kept))
-
     def needs(self, answer: PlanAnswer) -> Markup:
         """What the rank with the highest demand needs of its device."""
         return self.folio.printed(_largest(self.path(answer), "needed_bytes", self.folio))
-
-    def named(self, layout: Layout, chosen: ChosenSetting) -> Markup:
-        """A layout in words, and whether it nearly fills the device."""
-        tight = Markup("<br><b>nearly fills the device</b>")
-        is_tight = layout.is_tight(numeric(chosen.memory))
-        self.folio.run(self.path(layout.answer))  # the page rests on it, though on no number
-        return self.words(layout.answer) + tight * is_tight
-
-    def measured(self, layout: Layout, chosen: ChosenSetting) -> Measured:
-        """A layout to measure: what it needs, range of time, and its program's command."""
-        *reached, num_clusters = rates.range_of(layout.answer, chosen.cluster) or [0]
-        return Measured(
-            self.label(layout.answer), layout.is_tight(numeric(chosen.memory)),
-            self.needs(layout.answer), self.at_least(layout, chosen), layout.bounds.bottleneck,
-            command_of(layout, self.grid.preset),
-            [self.seconds(seconds, "range_of", layout, chosen) for seconds in reached],
-            int(num_clusters),
-        )  # fmt: skip
-
-    def at_least(self, layout: Layout, chosen: ChosenSetting) -> Markup:
-        """The bound of a layout's step on the devices that are chosen."""
-        return self.seconds(layout.bounds.at_least, "law_of_time", layout, chosen)
-
-    def seconds(self, number: float, rule: str, layout: Layout, chosen: ChosenSetting) -> Markup:
-        """What a formula gives for a layout on the devices that are chosen."""
-        path = self.path(layout.answer)
-        formula = f"{rule}({path}, {chosen.words['mesh']})"
-        return _computed(number, units.SECONDS, formula, path, chosen.device.rates, self.folio)
 
 
 def _largest(path: str, measure: str, folio: Folio) -> Value | None:
@@ -353,27 +155,27 @@ def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
 
 
 def _models(folio: Folio) -> Iterator[Row]:
-    model = Markup('<a class="pb-label" href="{}">{}</a><br><small>{} parameters</small>')
+    model = Markup('<a class="pb-label" href="{}">{}</a>')
     for name in _written(folio).models:
-        plans = Plans(name, folio)
-        first, page = plans.choices[0], folio.book.traces[name].page
-        yield [
-            model.format(page, plans.grid.title, plans.shared("num_parameters")),
-            label(f"{first.words['mesh']} {first.device.name}, {first.words['sequence']} tokens"),
-            plans.named(first.made.measured[0], first)
-            if first.made else label(Advice.NOTHING_FITS),
-        ]  # fmt: skip
+        plans, page = Plans(name, folio), folio.book.traces[name].page
+        settings = sorted(set(plans.settings.values()))
+        devices = " · ".join(dict.fromkeys(str(own.devices) for own in settings))
+        title = model.format(page, plans.grid.title)
+        yield [title, plans.shared("num_parameters"), label(devices), counted(len(plans.answers))]
 
 
 def plan(draft: Draft) -> Parts:
     """The page that leads to the models."""
     folio, own = draft.folio, _written(draft.folio)
     yield draft.lede(own.lede)
+    if own.calculator:
+        yield from draft.passage(own.calculator.title, own.calculator.lede)
+        yield fits.calculator(own.calculator, folio)
     yield draft.heading(2, "Your model")
     yield Block([draft.prose(own.yours)])
     yield Command(".venv/bin/python -m runners plan for config.json")
     yield draft.heading(2, "Choose a model")
-    yield Table(["Model", "Setting, with Adam", "Try first"], [*_models(folio)])
+    yield Table(["Model", "#Parameters", "Devices", "#Layouts"], [*_models(folio)])
     yield from draft.passage("How to read a plan", own.reading)
     if order := _order_in(folio):
         yield from _order(order, draft)
@@ -385,17 +187,6 @@ def plan(draft: Draft) -> Parts:
         )
     yield draft.heading(2, "Plan your own model")
     yield Block([draft.prose(own.own), draft.program(own.program)], "pb-command")
-
-
-def which_fit(folio: Folio) -> Iterator[WhichFit]:
-    """The question of the home page, of a book with plans."""
-    if folio.book.plan is None:
-        return
-    plan = folio.book.plan
-    values = [(device.name, folio.value(device.memory)) for device in plan.devices]
-    memories = [(f"{name} {value}", numeric(value)) for name, value in values if value]
-    fits = [fit for name in plan.models for fit in Plans(name, folio).fits(memories[0][1])]
-    yield WhichFit(plan.per_node, memories, plan.words.precision, fits)
 
 
 def _written(folio: Folio) -> PlanFile:
@@ -415,8 +206,7 @@ def _order(order: OrderPart, draft: Draft) -> Parts:
     near = folio.cell("plan_order.all.settings.near | percent | digits(2)")
     caption = Markup(
         "Where two layouts stand in a row, the upper one was the fastest, and the lower one is the "
-        "rule's first. The last column is the fastest of the layouts that the rule puts first. † "
-        "marks more than {}."
+        "rule's first. † marks more than {}."
     ).format(near)
     table = Table(published.CLUSTERS, [*published.clusters(folio)])
     yield Fold(title, [Aside(caption, "pb-caption"), table], anchor="clusters", is_found=True)
@@ -443,19 +233,20 @@ def planned(draft: Draft) -> Parts:
     folio, own, name = draft.folio, _written(draft.folio), draft.sheet.experiment or ""
     folio.unmarked = "simulated"  # the page says it once, of all its numbers
     plans, order = Plans(name, folio), _order_in(folio)
-    play, facts = _play(plans)
+    facts = {name: plans.shared(name) for name in ("num_parameters", "microbatch")}
+    precision = own.words.precision[plans.grid.rows[0].state.precision]
     yield PlanOpening(
         [folio.book.traces[other] for other in own.models], name, folio.root,
         [draft.prose(own.opening), *([draft.prose(order.short)] if order else [])],
-        facts, folio.line(order.table) if order else Markup(),
+        {**facts, "precision": folio.line(precision)},
+        folio.line(order.table) if order else Markup(),
     )  # fmt: skip
-    yield play
+    names, *columns = zip(*_named(plans), strict=True)
+    yield draft.heading(2, "What each layout needs")
+    yield Block([draft.prose(own.compared)])
+    yield Table(["Layout, and its run", "#Needs"], [*zip(*columns, strict=True)], anchors=[*names])
     if int(plans.grid.architecture["num_experts"]) > 1:
         yield from draft.passage("Experts", own.experts)
-    names, *columns = zip(*_named(plans), strict=True)
-    table = Table(["Run", "Layout", "#Needs"], [*zip(*columns, strict=True)], anchors=[*names])
-    title = Markup("Names of these plans in claims and commands")
-    yield Fold(title, [table], "pb-whole", anchor="names")
     again = Markup(
         "To repeat these simulations: <code>.venv/bin/python -m runners plan check {}</code>"
     )
@@ -465,85 +256,11 @@ def planned(draft: Draft) -> Parts:
         yield from proofs(claims, draft.gathered.claim_lessons, folio)
 
 
-def _play(plans: Plans) -> tuple[PlanPlay, dict[str, Markup]]:
-    """What readers choose, with the first answer; what all plans share, by control."""
-    folio, chosen, controls = plans.folio, plans.choices, plans.folio.ui["plan"]["controls"]
-    sized = sorted(chosen, key=lambda choice: (choice.setting[:2], numeric(choice.memory)))
-    options = {
-        key: list(dict.fromkeys(choice.words[key] for choice in sized)) for key in chosen[0].words
-    }
-    options["optimizer"].sort()  # Adam first
-    varied = {key: known for key, known in options.items() if len(known) > 1}
-    places = [
-        tuple(known.index(choice.words[key]) for key, known in varied.items()) for choice in chosen
-    ]
-    advices = [_advice(plans, choice) for choice in chosen]
-    if advices[0].table:
-        advices[0].table.give_ids(set())
-    drawn = [Markup(advice) for advice in advices]
-    has_gaps = len(places) < math.prod(map(len, varied.values()))
-    play = PlanPlay(
-        task=folio.line(plans.plan.task) + GAPS * has_gaps,
-        controls=[Control(controls[key], tuple(known)) for key, known in varied.items()],
-        first=PlayState(places[0], ()),
-        drawn=drawn[0],
-        script=folio.root + packed(ID, places, drawn, folio),
-    )
-    return play, {
-        "num_parameters": plans.shared("num_parameters"),
-        "microbatch": plans.shared("microbatch") + ", one microbatch per device",
-        "precision": folio.line(plans.plan.words.precision[plans.grid.rows[0].state.precision]),
-        **{key: label(known[0]) for key, known in options.items() if key not in varied},
-    }
-
-
-def _named(plans: Plans) -> Iterator[tuple[str, Markup, Markup, Markup]]:
+def _named(plans: Plans) -> Iterator[tuple[str, Markup, Markup]]:
     """Every row of the grid by its setting, the smallest first: where links to its run lead."""
-    pairs, code = plans.answers.items(), Markup("<code>{}</code>")
+    both = Markup('<span class="pb-label">{}</span><br><small><code>{}</code></small>')
+    pairs = plans.answers.items()
     for name, answer in sorted(pairs, key=lambda pair: (plans.settings[pair[0]], needs(pair[1]))):
-        words = " · ".join([plans.label(answer), *plans.options(plans.settings[name]).values()])
-        path = code.format(breakable(f"{plans.name}.{name}"))
-        yield name, path, label(words), plans.needs(answer)
-
-
-# --- what a choice leads to
-
-
-def _advice(plans: Plans, chosen: ChosenSetting) -> Advice:
-    made, memory, folio = chosen.made, numeric(chosen.memory), plans.folio
-    fitting = made.fitting if made else []
-    first = {layout.strategy: layout for layout in reversed(fitting)}
-    best = [layout for layout in fitting if first[layout.strategy] is layout][: Advice.MOST]
-    drawn = _drawn(chosen, best)
-    stacked = [
-        (plans.label(answer), plans.runs[plans.path(answer).partition(".")[2]],
-         verdict(answer, memory))
-        for answer in drawn
-    ]  # fmt: skip
-    rows = [
-        [plans.named(layout, chosen), plans.needs(layout.answer), plans.at_least(layout, chosen),
-         layout.bounds.bottleneck]
-        for layout in best
-    ]  # fmt: skip
-    titles = ["Layout", "#Needs", "#At\xa0least", "Decided by"]
-    return Advice(
-        chosen=chosen,
-        measured=[plans.measured(layout, chosen) for layout in made.measured] if made else [],
-        size=folio.show(chosen.memory) if made else plans.needs(min(chosen.answers, key=needs)),
-        bars=bars(stacked, memory, folio).svg(ID, Advice.TITLE),
-        caption=folio.line(plans.plan.caption),
-        is_cut=needs(max(drawn, key=needs)) > memory * LONGEST,
-        table=Table(titles, rows, is_found=False) if rows else None,
-        rates=[*map(folio.cell, chosen.device.rates)],
-        root=folio.root,
-    )
-
-
-def _drawn(chosen: ChosenSetting, best: Sequence[Layout]) -> list[PlanAnswer]:
-    """The best layouts, and those of strategies of one axis that do not fit, for bars."""
-    drawn = {layout.strategy: layout.answer for layout in best}
-    for answer in sorted(chosen.answers, key=needs):
-        name = answer.question.strategy.name
-        if verdict(answer, numeric(chosen.memory)) != "fits" and "+" not in name:
-            drawn.setdefault(name, answer)
-    return list(drawn.values())
+        words = " · ".join([plans.label(answer), *plans.options(plans.settings[name])])
+        path = breakable(f"{plans.name}.{name}")
+        yield name, both.format(words, path), plans.needs(answer)

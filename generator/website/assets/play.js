@@ -116,10 +116,9 @@ class Figure {
   }
 
   // Those who do not see it hear the state: what the choice has changed as well, its options, and what
-  // to try first or what it draws.
+  // it draws.
   say(changed) {
-    const advice = all(this.root, ".pb-advice > :first-child > :not(:has(pre))").map((one) => one.textContent).join(": ");
-    const drawn = advice || this.root.querySelector("desc").textContent;
+    const drawn = this.root.querySelector("desc").textContent;
     const too = changed && `${words.no_such_state} ${changed}. `;
     this.status.textContent = too + [...this.groups.map(setting), drawn].join("; ");
   }

@@ -16,7 +16,7 @@ from proofbook.runners.closed_forms.steps import pipelined_work
 from proofbook.runners.core.trace.schema import Record
 from proofbook.runners.planner.answers import device_memory
 from proofbook.runners.planner.answers.architecture import Architecture
-from proofbook.runners.planner.answers.law_of_time import Bounds, Cluster, bounds, seconds_of_data
+from proofbook.runners.planner.answers.law_of_time import Bounds, Cluster, bounds
 from proofbook.runners.planner.answers.order import Priority, priority
 from proofbook.runners.planner.answers.plan_grid import (
     Grid,
@@ -34,17 +34,15 @@ from proofbook.runners.planner.answers.question import (
 
 GIB = 2**30
 NEARLY = 0.01  # layouts that differ by a smaller share are equal
-TIGHT = 0.95  # of a device's memory: what needs more of it leaves little
 _VERDICTS = ("fits", "marginal", "no")
 _TIERS = ("computing", "within", "between")
 _HEAD = (
-    f"{'':<9}{'layout':<44}{'needs':>8}{'params':>8}{'grads':>8}{'optim':>8}{'activ':>8}{'bufs':>8}"
+    f"{'needs':>8}{'params':>8}{'grads':>8}{'optim':>8}{'activ':>8}{'bufs':>8}"
     f"{'at least':>12}  decided by"
 )
 _UNITS = (
-    f"{'':<53}" + "sizes in GiB, of the fullest rank; needs: "
-    f"{1 + device_memory.ERROR:g} × reserved, {device_memory.OUTSIDE_SAYS}; "
-    "at least: at the highest rates"
+    f"{'':<9}" + "sizes in GiB, of the fullest rank; needs: {:g} × reserved, "
+    f"{device_memory.OUTSIDE_SAYS}; at least: at the highest rates"
 )
 
 
@@ -56,6 +54,7 @@ class PlanAnswer(Record):
     ranks: list[GridRank] = []
     seconds: float  # of the simulation
     has_failed: bool = False  # by an error, and not since this model or mesh does not allow it
+    is_simulated: bool = True  # else by closed forms
 
     @property
     def busiest(self) -> GridRank | None:
@@ -126,18 +125,24 @@ def answers_of(grid: Grid) -> dict[str, PlanAnswer]:
 
 def needs(answer: PlanAnswer) -> int:
     """Bytes of a device's memory with which all ranks fit: the most of their `needed_bytes`."""
-    num = answer.question.num_microbatches
+    num, error = answer.question.num_microbatches, _error(answer)
     return max(
-        device_memory.needed_bytes(rank.reserved_bytes, rank.num_communicators(num))
+        device_memory.needed_bytes(rank.reserved_bytes, rank.num_communicators(num), error)
         for rank in answer.ranks
     )
+
+
+def _error(answer: PlanAnswer) -> float:
+    return device_memory.ERROR if answer.is_simulated else device_memory.FORM_ERROR
 
 
 def verdict(answer: PlanAnswer, memory_bytes: float) -> device_memory.Verdict:
     """Whether a strategy fits a device; one without ranks does not."""
     if not answer.ranks:
         return "no"
-    least = max(device_memory.least_bytes(rank.allocated_bytes) for rank in answer.ranks)
+    share = 1 if answer.is_simulated else 1 - device_memory.FORM_ERROR
+    allocated = max(rank.allocated_bytes for rank in answer.ranks)
+    least = device_memory.least_bytes(round(share * allocated))
     return device_memory.verdict(memory_bytes, needs(answer), least)
 
 
@@ -167,18 +172,14 @@ class Layout:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether computing takes as long as gathers and reductions, which it can hide."""
-        return self.seconds_of_data() <= self.bounds.computing
+        """Whether computing takes as long as all that ranks send, which it can hide."""
+        return self.bounds.sending <= self.bounds.computing
 
     @property
     def priority(self) -> Priority:
         """Its key in the order of the rule; the smallest is tried first."""
-        return priority(self.answer.question, self.cluster.per_node, is_hidden=self.is_hidden)
-
-    def seconds_of_data(self, *, is_flat: bool = False) -> float:
-        """Seconds of gathers and reductions at the highest rates; flat: one ring of all ranks."""
-        cluster = self.cluster.flat if is_flat else self.cluster
-        return seconds_of_data(self.answer.ranks, self.answer.question.strategy, cluster)
+        sending = self.bounds.sending / self.bounds.computing if self.bounds.computing else 0.0
+        return priority(self.answer.question, self.cluster.per_node, sending=sending)
 
     def dominates(self, other: Layout, *, is_memory_free: bool = False) -> bool:
         """Whether no cost is higher and any is lower; if computing bounds both, by the rule too.
@@ -197,10 +198,6 @@ class Layout:
             return own < its or (is_less and own == its)
         return is_less
 
-    def is_tight(self, memory_bytes: float) -> bool:
-        """Whether it leaves so little of a device that a first try may well fail."""
-        return self.needed_bytes > TIGHT * memory_bytes
-
     def document(self) -> dict[str, Any]:
         """A dictionary for JSON: the answer, its verdict, bytes needed, seconds of its bounds."""
         law = self.bounds
@@ -210,10 +207,7 @@ class Layout:
             "needed_bytes": self.needed_bytes,
             "seconds_at_full_rates": {
                 "at_least": law.at_least,
-                "without_overlap": law.at_most,
                 **law._asdict(),
-                "gathers_and_reductions": self.seconds_of_data(),
-                "gathers_and_reductions_flat": self.seconds_of_data(is_flat=True),
             },
         }
 
@@ -239,12 +233,16 @@ def layouts(answers: Sequence[PlanAnswer], cluster: Cluster, memory_bytes: float
 
 def table_lines(layouts: Sequence[Layout]) -> list[str]:
     """Lines of text, a head of two, then each layout's verdict, GiB by class and bound."""
-    lines = [_HEAD, _UNITS]
+    width = max((len(layout.name) for layout in layouts), default=0) + 2
+    lines = [
+        f"{'':<9}{'layout':<{width}}{_HEAD}",
+        *(_UNITS.format(1 + _error(a.answer)) for a in layouts[:1]),
+    ]
     for layout in layouts:
         columns = [layout.needed_bytes, *_bytes_by_class(layout).values()]
         sizes = "".join(f"{size / GIB:8.2f}" for size in columns)
         least, decided_by = f"{layout.bounds.at_least:10.3g} s", layout.bounds.bottleneck
-        lines.append(f"{layout.verdict:<9}{layout.name:<44}{sizes}{least}  {decided_by}")
+        lines.append(f"{layout.verdict:<9}{layout.name:<{width}}{sizes}{least}  {decided_by}")
     return lines
 
 
@@ -263,5 +261,5 @@ def _bytes_by_class(layout: Layout) -> dict[str, int]:
 def memory_words(layout: Layout) -> str:
     """The contents of the fullest rank's memory in words, each with its GiB."""
     held = _bytes_by_class(layout)
-    held["what the allocator and libraries take"] = layout.needed_bytes - sum(held.values())
+    held["margin, allocator and libraries"] = layout.needed_bytes - sum(held.values())
     return ", ".join(f"{what} {size / GIB:.1f}" for what, size in held.items() if size / GIB > 0.05)

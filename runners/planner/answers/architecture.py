@@ -59,7 +59,6 @@ class Architecture(Record):
     has_wide_query_key_norm: bool = _rare(False)  # they are so over all heads together
     # of attention and of the feed-forward network, where a norm is
     norm_places: Literal["before", "after", "both"] = _rare("before")
-    norm_epsilon: float = _rare(1e-5)  # added to mean squares
     has_fused_inputs: bool = _rare(False)  # queries, keys and values, or a gate's, of one matrix
     has_sinks: bool = _rare(False)  # each head has a parameter that takes a share of its attention
     window: int = _rare(0)  # tokens to which a token attends, itself included; 0 for all before it
@@ -73,7 +72,6 @@ class Architecture(Record):
     num_dense_layers: int = _rare(0)  # the first ones, which have one network and no experts
     dense_size: int = _rare(0)  # width of that network
     expert_step: Count = _rare(1)  # of the other layers, each n-th, counted from 1, has experts
-    other_values: str = _rare("")  # keys that change values and no size; no program has them
 
     @model_validator(mode="after")
     def _divides(self) -> Self:

@@ -14,15 +14,19 @@ Rajbhandari et al., “ZeRO: Memory Optimizations Toward Training Trillion Param
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from math import prod
 
 from proofbook.runners.core.trace.measured import MemoryClasses
 from proofbook.runners.planner.answers.answer import PlanAnswer
 from proofbook.runners.planner.answers.plan_grid import GridRank
-from proofbook.runners.planner.answers.question import Question, Strategy
+from proofbook.runners.planner.answers.question import Question
 from proofbook.runners.simulate.log import RESHARDED, AxisCalls
 
 _Call = tuple[str, str, int, float]  # operation, axis, ranks, and bytes of a step
 _STATE = {"adam": 8, "adam8bit": 2, "momentum": 4, "sgd": 0}  # bytes of each parameter
+# Bytes of a frozen parameter: in 4 bits with constants that are quantized, too (0.127 bits).
+# Source: Dettmers et al., “QLoRA: Efficient Finetuning of Quantized LLMs”, 3.
+_FROZEN = {16: 2.0, 8: 1.0, 4: (4 + 0.127) / 8}
 _WIDTHS = {"fp32": 2.0, "autocast": 1.5, "bf16-mixed": 1.0, "bf16": 1.0}  # of activations
 
 
@@ -30,17 +34,9 @@ def answer(question: Question) -> PlanAnswer:
     """The ranks that a simulation would have; a PlanError where the batch does not divide."""
     each = question.strategy.num_devices // question.strategy.pipeline
     ranks = [_Rank(question, rank // each).grid_rank(rank) for rank in question.ranks]
-    return PlanAnswer.model_construct(question=question, reason=None, ranks=ranks, seconds=0.0)
-
-
-def model_flops(question: Question) -> float:
-    """Operations of a step on all devices, as utilization counts them: nothing is computed again.
-
-    For backward, a kernel of attention computes its scores again, which `answer` counts.
-    """
-    training = question.training.model_copy(update={"microbatch": 1, "checkpointing": "none"})
-    whole = {"training": training, "strategy": Strategy(name="single")}
-    return _Rank(question.model_copy(update=whole), 0).flops(attention=6)
+    return PlanAnswer.model_construct(
+        question=question, reason=None, ranks=ranks, seconds=0.0, is_simulated=False
+    )
 
 
 class _Rank:
@@ -73,6 +69,7 @@ class _Rank:
         self._tokens = training.microbatch * training.sequence // strategy.context
         self._hidden = self._tokens * shape.hidden_size
         self._own = self._hidden / (strategy.tensor if strategy.has_sequence_parallel else 1)
+        self._routed = self._hidden if strategy.expert == 1 else self._own  # what experts receive
         self._logits = self._is_last * self._tokens * shape.vocabulary / strategy.tensor
         self._embedding = shape.embedding_parameters / strategy.tensor * (self._ends > 0)
         matrices = 1 if shape.has_tied_embeddings and self._ends else self._ends
@@ -81,10 +78,32 @@ class _Rank:
         self._parameters = self._sum(shape.parameters_of_layer) / strategy.tensor + self._others
         self._experts = self._sum(lambda layer: self._units(layer)[0])
         self._undivided = self._sum(lambda layer: self._units(layer)[1]) + self._others
+        self._in_layers = self._experts + self._undivided - self._others
+        self._trains_all = not training.adapter_rank
+        # What trains on this rank: experts that ranks divide, and others; all, or adapters alone.
+        self._trained = self._experts, self._undivided
+        self._optimized = self._parameters
+        # Bytes of a parameter of a layer's matrices.
+        self._layer_parameter: float = self._parameter
+        if training.adapter_rank:
+            self._trained = 0.0, self._sum(self._adapters)
+            self._optimized = sum(self._trained)
+            self._layer_parameter = _FROZEN[training.frozen_bits]
 
     def grid_rank(self, number: int) -> GridRank:
         """The rank as a grid records it, with the fields of a simulated one."""
         reserved = round(self._memory_bytes())
+        always, optimizer, gradients = self._state()
+        # Gradients may lie where activations were.
+        gradients = min(gradients, reserved - always - optimizer)
+        at_peak = MemoryClasses.model_construct(
+            parameters_bytes=round(always),
+            gradients_bytes=round(gradients),
+            optimizer_bytes=round(optimizer),
+            activations_bytes=round(reserved - always - optimizer - gradients),
+            buckets_bytes=0,
+            buffers_bytes=0,
+        )
         held = self._experts + self._undivided
         if self._shards_all:
             held = self._parameters / self._strategy.shards
@@ -99,7 +118,7 @@ class _Rank:
             rank=number,
             peak_bytes=reserved,
             peak_phase=None,
-            at_peak=MemoryClasses.model_construct(),
+            at_peak=at_peak,
             between_steps_bytes=reserved,
             allocated_bytes=reserved,
             reserved_bytes=reserved,
@@ -118,6 +137,19 @@ class _Rank:
         divided *= self._strategy.expert > 1 and self._shape.has_experts(layer)
         others = self._shape.parameters_of_layer(layer) - divided
         return divided / self._strategy.expert, others / self._strategy.tensor
+
+    def _adapters(self, layer: int) -> float:
+        """Parameters of LoRA beside each matrix of a layer on this rank, those of all its experts.
+
+        Source: Hu et al., “LoRA: Low-Rank Adaptation of Large Language Models”, 4.1.
+        """
+        shape, strategy = self._shape, self._strategy
+        own = sum(inputs + outputs for inputs, outputs in self._products(layer))
+        if shape.has_experts(layer):
+            idle = shape.num_experts / strategy.expert - shape.num_active_experts
+            width = shape.ffn_size / (strategy.tensor if strategy.expert == 1 else 1)
+            own += idle * (2 + ("glu" in shape.activation)) * (shape.hidden_size + width)
+        return self._training.adapter_rank * own
 
     # --- memory
 
@@ -149,7 +181,7 @@ class _Rank:
             displaced = min(gradients, optimizer)
             peak = max(loss + max(activations, displaced + again), gradients + again)
         copy = 4 * self._embedding / self._strategy.shards * self._is_mixed  # of a gradient
-        return always + optimizer + peak + copy * (copy > largest)
+        return always + optimizer + peak + copy * (copy > largest) * self._trains_all
 
     def _fsdp_bytes(self, optimizer: float, held: float, hole: float, largest: float) -> float:
         """Bytes of activations, gathered units, and copies of their gradients.
@@ -157,31 +189,39 @@ class _Rank:
         FSDP has three streams, and a block of one is not given to another: what is gathered, and
         what remains of gradients, add to the peak of all others.
         """
-        low, others = self._parameter, self._others
-        layer = max((sum(self._units(n)) for n in self._kinds), default=0.0)
-        whole, copy = self._sum(lambda n: sum(self._units(n))) + others, 4 * max(layer, others)
+        trains, others = self._trains_all, self._parameter * self._others
+        num = max((sum(self._units(n)) for n in self._kinds), default=0.0)
+        layer, layers = self._layer_parameter * num, self._layer_parameter * self._in_layers
+        copy = 4 * max(num, self._others) * trains  # of a gradient
         keeps = self._strategy.sharding == "fsdp-keep"
         if not self._question.reduces_each:  # gradients stay whole until the last microbatch
-            held += 4 * whole
-        of_loss = held + self._loss() + low * (whole if keeps else layer) + copy * (copy > largest)
-        of_loss += low * others * (low * self._embedding > largest)
-        of_loss += max(optimizer, hole + low * others * (not keeps))  # which lies in such holes
-        of_layer = held + optimizer + (4 + 2 * low) * layer + 2 * low * others
+            held += 4 * sum(self._trained)
+        of_loss = held + self._loss() + (layers + others if keeps else layer)
+        of_loss += copy * (copy > largest)
+        of_loss += others * trains * (self._parameter * self._embedding > largest)
+        of_loss += max(optimizer, hole + others * (not keeps))  # which lies in such holes
+        of_layer = held + optimizer + 4 * num * trains + (1 + trains) * layer + 2 * others
         summed = copy / self._strategy.shards * (self._num > 1)
-        return low * (layer + max(others, layer)) + summed + max(of_loss, of_layer)
+        return layer + max(others, layer) + summed + max(of_loss, of_layer)
 
     def _state(self) -> tuple[float, float, float]:
         """Bytes of parameters with copies and DDP's buckets, of the optimizer, and of gradients."""
-        training, strategy, own = self._training, self._strategy, self._parameters
+        training, strategy, own = self._training, self._strategy, self._optimized
         is_halved = training.precision == "bf16" and training.optimizer != "adam8bit"
         optimizer = _STATE[training.optimizer] * own / (1 + is_halved) / strategy.shards
+        frozen = 0.0
+        if not self._trains_all:
+            frozen = self._layer_parameter * self._in_layers + self._parameter * self._others
         if self._shards_all:
             parameter = 4 if self._is_mixed else self._parameter
             shard = own / strategy.shards
-            return shard * parameter, optimizer, shard * self._gradient
-        whole = self._experts + self._undivided
+            always = shard * parameter + frozen / strategy.shards
+            return always, optimizer, shard * self._gradient
+        whole = sum(self._trained)
         gradients = whole * self._gradient
-        always = whole * self._parameter + own * 4 * self._is_mixed / strategy.shards
+        if self._layer_parameter < _FROZEN[16]:  # the widest matrix in 16 bits, to compute with
+            frozen += 2 * max(prod(sizes) for n in self._kinds for sizes in self._products(n))
+        always = frozen + whole * self._parameter + own * 4 * self._is_mixed / strategy.shards
         is_ddp = strategy.sharding == "none" and strategy.num_summing > 1 == strategy.pipeline
         if not is_ddp or self._is_wide:
             return always, optimizer, gradients
@@ -219,9 +259,19 @@ class _Rank:
             inner = (8 if "glu" in shape.activation else 4) * sum(self._widths(layer))
             kept += self._tokens * (8 * heads + inner) / tensor
             whole = self._hidden if self._strategy.keeps_gathered else own
-            kept += 2 * (own + whole + (self._hidden if has_experts else whole))  # of norms
-            kept += 6 * self._hidden * shape.num_active_experts * has_experts  # there and back
-        return kept * self._width
+            kept += 2 * (own + whole + (self._routed if has_experts else whole))  # of norms
+            kept += 6 * self._routed * shape.num_active_experts * has_experts  # there and back
+        return kept * self._width + self._kept_beside() * (checkpointing == "none")
+
+    def _kept_beside(self) -> float:
+        """Bytes that a layer keeps for dropout, and for scores of attention that is no kernel."""
+        implementation = self._question.implementation
+        has_dropout = implementation.dropout > 0
+        masks = 2 * self._own * has_dropout  # of a byte an element
+        if implementation.has_fused_attention:
+            return masks
+        scores = self._tokens * self._training.sequence * self._shape.num_heads
+        return masks + (self._low + (1 + self._low) * has_dropout) * scores / self._strategy.tensor
 
     def _loss(self) -> float:
         """Bytes of the logits, of their copies in fp32, and of those that stay until the loss."""
@@ -229,7 +279,8 @@ class _Rank:
         size = 12 if strategy.tensor == 1 else 16
         if implementation.has_loss_in_place:
             size = 4 + 4 * implementation.has_compiled_loss
-        stays = self._low * (strategy.pipeline > 1)
+        stays = self._low * (strategy.pipeline > 1) * implementation.has_stages_of_torch
+        stays += 4 * implementation.keeps_logits
         others = self._num - 1 if strategy.schedule == "gpipe" else 0
         parts = self._training.loss_chunks
         return self._logits * (size / parts + stays + others * (4 + self._low))
@@ -244,19 +295,20 @@ class _Rank:
                 return min(total, strategy.pipeline - self._stage)
             case "interleaved":
                 ahead = 2 * (strategy.pipeline - self._stage - 1)
-                rounds = (strategy.chunks - 1) * strategy.pipeline
+                together = -(-total // max(1, total // strategy.pipeline))
+                rounds = (strategy.chunks - 1) * together
                 return min(total, (ahead + rounds + 1) / strategy.chunks)
         return 1
 
     # --- FLOPs and bytes that are sent
 
-    def flops(self, attention: int = 0) -> float:
-        """FLOPs of a step; `attention` of each causal score, or 0 as its kernel does."""
+    def flops(self) -> float:
+        """FLOPs of a step."""
         head = self._is_last * 6 * self._shape.embedding_parameters / self._strategy.tensor
-        layers = self._sum(lambda layer: self._layer_flops(layer, attention))
+        layers = self._sum(self._layer_flops)
         return self._num * self._tokens * (layers + head)
 
-    def _layer_flops(self, layer: int, attention: int) -> float:
+    def _layer_flops(self, layer: int) -> float:
         """FLOPs of a token: 6 for each weight, attention, and recomputation."""
         shape, which = self._shape, self._training.checkpointing
         idle = (shape.num_experts - shape.num_active_experts) * shape.expert_parameters
@@ -264,12 +316,15 @@ class _Rank:
         length, window = self._training.sequence, shape.window_of(layer)
         attended = length - max(0, length - window) ** 2 / length if window else length
         is_kept = which == "none" or (which == "selective" and self._strategy.context == 1)
-        scores = (attention or 7 + 2 * (not is_kept)) * shape.num_heads * shape.head_size * attended
+        # A kernel computes its scores again in backward, which makes 7 operations of 6.
+        scores = (7 + 2 * (not is_kept)) * shape.num_heads * shape.head_size * attended
         # Nothing but the router's weights needs what the last product gave.
         end = None if shape.has_experts(layer) else -1
         again = {"none": slice(0), "selective": slice(1, end, 2), "all": slice(end)}[which]
         products = sum(inputs * outputs for inputs, outputs in self._products(layer)[again])
-        return (6 * weights + scores) / self._strategy.tensor + 2 * products
+        # Each weight forward, for its input's gradient, and for its own unless it is frozen.
+        passes = 6 if self._trains_all else 4
+        return (passes * weights + scores) / self._strategy.tensor + 2 * products
 
     def _calls(self) -> Iterator[_Call]:
         """Calls of all axes but data; norms and the loss, a few bytes a token, are left out."""
@@ -290,7 +345,8 @@ class _Rank:
         passed = keys * self._tokens * self._num * strategy.context * layers
         yield "all_gather", "context", strategy.context, (2 + again) * low * passed
         yield "all_to_all", "context", strategy.context, 4 * passed  # of gradients, in fp32
-        moved = (4 + 2 * again) * hidden * shape.num_active_experts * of_experts
+        routed = low * self._routed * self._num
+        moved = (4 + 2 * again) * routed * shape.num_active_experts * of_experts
         yield "all_to_all", "expert", strategy.expert, moved
         if strategy.pipeline > 1:
             sent = 2 * self._own * self._width * self._num
@@ -300,28 +356,35 @@ class _Rank:
                 yield "all_reduce", "embedding", 2, self._embedding / shards * self._gradient
 
     def _data_calls(self) -> Iterator[_Call]:
-        strategy, ranks, own = self._strategy, self._strategy.num_summing, self._parameters
-        if strategy.sharding == "none":
-            yield "all_reduce", "data", ranks, own * self._gradient
-        elif strategy.sharding == "zero1":
-            of_experts = "expert_data", ranks // strategy.expert, self._experts
-            for axis, num, whole in (("data", ranks, self._undivided), of_experts):
-                yield "reduce_scatter", axis, num, whole * self._gradient
-                yield "all_gather", axis, num, whole * self._parameter
-        else:
+        strategy, ranks, (experts, others) = (
+            self._strategy,
+            self._strategy.num_summing,
+            self._trained,
+        )
+        of_experts = strategy.shards if self._shards_all else ranks
+        of_experts = of_experts * strategy.tensor // strategy.expert
+        if self._shards_all:
             axis, shards = "shards" if strategy.replicas > 1 else "data", strategy.shards
             last = self._units(self._last)
-            yield from self._fsdp_calls(
-                "expert_data", shards // strategy.expert, self._experts, last[0]
-            )
-            yield from self._fsdp_calls(axis, shards, self._undivided, last[1])
-            yield "all_reduce", "replicas", strategy.replicas, own * self._gradient / shards
+            yield from self._fsdp_calls("expert_data", of_experts, self._experts, last[0], experts)
+            yield from self._fsdp_calls(axis, shards, self._undivided, last[1], others)
+            summed = self._optimized * self._gradient / shards
+            yield "all_reduce", "replicas", strategy.replicas, summed
+            return
+        for axis, num, whole in (("data", ranks, others), ("expert_data", of_experts, experts)):
+            if strategy.sharding == "none":
+                yield "all_reduce", axis, num, whole * self._gradient
+            else:
+                yield "reduce_scatter", axis, num, whole * self._gradient
+                yield "all_gather", axis, num, whole * self._parameter
 
-    def _fsdp_calls(self, axis: str, ranks: int, whole: float, stays: float) -> Iterator[_Call]:
+    def _fsdp_calls(
+        self, axis: str, ranks: int, whole: float, stays: float, trained: float
+    ) -> Iterator[_Call]:
         """Calls of FSDP: each unit is gathered forward and backward, the last layer's once."""
         strategy, times = self._strategy, self._num if self._question.reduces_each else 1
         again = self._num * (whole - stays) * (strategy.sharding == "fsdp")
         after = (RESHARDED, strategy.reshards_to) if strategy.reshards_to else (axis, ranks)
-        yield "all_gather", axis, ranks, self._parameter * times * whole
-        yield "all_gather", *after, self._parameter * again
-        yield "reduce_scatter", axis, ranks, self._gradient * times * whole
+        yield "all_gather", axis, ranks, self._layer_parameter * times * whole
+        yield "all_gather", *after, self._layer_parameter * again
+        yield "reduce_scatter", axis, ranks, self._gradient * times * trained

@@ -18,15 +18,10 @@ from proofbook.runners.planner.answers.architecture import PRESETS, Architecture
 from proofbook.runners.planner.answers.question import PlanError
 from proofbook.runners.system.errors import nearest
 
-LORA = "LoRA is not planned: a plan trains every parameter in 16 or 32 bits and needs more memory"
 TEXT_MODELS = ("LMHeadModel", "ForCausalLM")  # ends of the names of their classes
 _ACTIVATIONS = ("hidden_activation", "hidden_act", "activation_function")
 _OF_ROTATION = ("rope_theta", "rope_type", "partial_rotary_factor")  # also in `rope_parameters`
 _WHOLE = "full_attention"
-
-
-class UnknownFamilyError(PlanError):
-    """A configuration file whose family only transformers may know."""
 
 
 @cache
@@ -39,21 +34,26 @@ def _read() -> dict[str, Any]:
 def _known_keys() -> set[str]:
     """Keys of any family whose value may change the sizes of a model."""
     read = _read()
-    lists = [*read["keys"].values(), *read["own_keys"].values()]
-    lists += [read["one_value"], read["other_values"]]
+    lists = [*read["keys"].values(), *read["own_keys"].values(), read["one_value"]]
     for family in read["families"].values():
         lists += [family["defaults"], family.get("refused", ())]
     return {key for several in lists for key in several}
 
 
-def architecture_of(path: Path) -> Architecture:
+def architecture_of(path: Path, *, freezes: bool = False) -> Architecture:
     """The `Architecture` that a `config.json` states; PlanError names the file and the wrong key.
 
-    An UnknownFamilyError where plans do not read its family.
+    With `freezes`, LoRA trains beside weights, which may be quantized.
     """
     stated, known = _stated(path), _read()["families"]
+    quantized = stated.pop("quantization_config", None)
+    if quantized and not freezes:
+        raise PlanError(f"{path}: {_quantized(quantized)}")
     if (family := stated["model_type"]) not in known:
-        raise UnknownFamilyError(f"{path}: a model of type {family!r} is not known")
+        raise PlanError(
+            f"{path}: a model of type {family!r} is not known{nearest(family, known)}; known are "
+            f"{', '.join(known)}; for another, name MODULE:FUNCTION, which builds it"
+        )
     try:
         return _architecture(stated, known[family])
     except ValidationError as error:
@@ -72,21 +72,29 @@ def architecture_of(path: Path) -> Architecture:
 def _stated(path: Path) -> dict[str, Any]:
     """The keys and values of a file; a PlanError where a plan cannot train what it describes."""
     try:
-        stated = dict(json.loads(path.read_text()))
+        stated = json.loads(path.read_text())
     except OSError as error:
         raise PlanError(f"{path}: {error.strerror}; name a model's config.json") from error
     except (TypeError, ValueError, RecursionError) as error:
         raise PlanError(f"{path} is no configuration file in JSON: {error}") from error
+    if not isinstance(stated, dict):
+        raise PlanError(f"{path} holds no object in JSON; name a model's config.json")
     if "peft_type" in stated:
-        raise PlanError(f"{path} describes an adapter; {LORA}; name the model's config.json")
+        raise PlanError(f"{path} describes an adapter; name the model's config.json, and --lora")
     if not isinstance(stated.get("model_type"), str):
         raise PlanError(f"{path} states no model_type; name a model's config.json")
-    if stated.get("quantization_config"):
-        raise PlanError(
-            f"{path} describes quantized weights, and a plan trains weights of 16 or 32 bits; "
-            "remove its quantization_config to plan that"
-        )
     return stated
+
+
+def _quantized(config: dict[str, Any]) -> str:
+    """Why quantized weights do not train, which layers stay as they were, and what to do."""
+    bits = next((n for n in (4, 8) if config.get(f"load_in_{n}bit")), config.get("bits") or 8)
+    kept = config.get("modules_to_not_convert") or config.get("llm_int8_skip_modules") or []
+    stays = ", ".join(map(str, kept)) or "the embedding, the logits and norms"
+    return (
+        f"its weights are quantized to {bits} bits, and do not train ({stays} stay in 16); add "
+        f"--lora --frozen-bits {bits}, or remove its quantization_config to train all in 16"
+    )
 
 
 def _culprit(stated: dict[str, Any], family: dict[str, Any]) -> str:
@@ -131,10 +139,7 @@ def _architecture(stated: dict[str, Any], family: dict[str, Any]) -> Architectur
         fields["head_dim"] = values["qk_nope_head_dim"] + fields["rotary_size"]
         fields["shared_size"] = values["n_shared_experts"] * fields["ffn_size"]
     _check(values, {*defaults, *(key for several in keys.values() for key in several)})
-    others = [
-        key for key, value in _read()["other_values"].items() if values.get(key, value) != value
-    ]
-    architecture = Architecture(**fields, other_values=", ".join(others))
+    architecture = Architecture(**fields)
     changes: dict[str, Any] = {"activation": _activation(values, architecture.activation)}
     if (part := values.get("partial_rotary_factor") or 1) != 1:
         changes["rotary_size"] = int(architecture.head_size * part)
@@ -148,7 +153,6 @@ def _architecture(stated: dict[str, Any], family: dict[str, Any]) -> Architectur
 def _check(values: dict[str, Any], known: set[str]) -> None:
     """Refuse the first key that is unknown, or whose value no plan simulates."""
     patterns = _read()["any_value"].split()
-    known |= {*_read()["other_values"]}
     for key, value in values.items():
         if key in known or any(fnmatch(key, pattern) for pattern in patterns):
             continue

@@ -2,20 +2,20 @@
 
 In: a training, the memory of a device, and how many devices a node has. Out: for each strategy the
 smallest number of devices that fits; and changes of a training with which it fits the devices that
-there are. Closed forms choose what is simulated. No torch.
+there are; all by closed forms. No torch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from proofbook.runners.planner.answers.answer import GIB, Layout, layouts
+from proofbook.runners.planner.answers.answer import GIB, Layout
 from proofbook.runners.planner.answers.law_of_time import Cluster
 from proofbook.runners.planner.answers.question import PlanError, Question, Strategy, strategy_of
-from proofbook.runners.planner.answers.search import Simulate, shortlist
+from proofbook.runners.planner.answers.search import BY_MEMORY, shortlist
 
-MOST_DEVICES = 1024
-_NEAR = 2  # layouts of a strategy that fit by closed forms; times the fewest devices
+MOST_DEVICES = 4096
+ADAPTER_RANK = 16  # of LoRA, where none is named
 _CHUNKS = 8  # of the loss, where a knob is turned
 _HALVINGS = 8  # of a sample
 
@@ -25,62 +25,27 @@ class FewestDevices(NamedTuple):
 
     devices: int
     layout: Layout
-    is_simulated: bool
 
 
-def least_devices(
-    question: Question, node: Cluster, memory_bytes: float, simulate: Simulate
-) -> list[FewestDevices]:
+def least_devices(question: Question, node: Cluster, memory_bytes: float) -> list[FewestDevices]:
     """A `FewestDevices` a strategy: least devices, a power of two, and layout; fewest first.
 
-    Strategies that need few devices are simulated; more than twice the fewest are left to closed
-    forms. The global batch of the question is that of one device, and grows with the devices.
+    The global batch of the question is that of one device, and grows with the devices.
     """
-    minima, pending = list[FewestDevices](), _candidates(question, node, memory_bytes)
-    fewest = min((sizes[0].cluster.num_devices for sizes in pending.values()), default=0)
-    for family, sizes in [*pending.items()]:
-        if sizes[0].cluster.num_devices > _NEAR * fewest:
-            fits = [form for form in pending.pop(family) if form.verdict == "fits"]
-            minima += [FewestDevices(form.cluster.num_devices, form, False) for form in fits[:1]]
-    while pending:
-        now = {family: sizes.pop(0) for family, sizes in pending.items()}
-        answers = simulate([form.answer.question for form in now.values()])
-        for (family, form), answer in zip(now.items(), answers, strict=True):
-            for fitting in layouts([answer], form.cluster, memory_bytes):
-                minima.append(FewestDevices(form.cluster.num_devices, fitting, True))
-                del pending[family]
-        pending = {family: sizes for family, sizes in pending.items() if sizes}
-    return sorted(minima, key=lambda least: (least.devices, least.layout.needed_bytes))
-
-
-def _candidates(question: Question, node: Cluster, memory_bytes: float) -> dict[str, list[Layout]]:
-    """The layouts of each strategy that may fit by closed forms, on the fewest devices first."""
-    by_family: dict[str, list[Layout]] = {}
-    devices = 1
+    minima, devices = dict[str, FewestDevices](), 1
     while devices <= MOST_DEVICES:
-        cluster = node.with_devices(devices)
-        training = question.training
+        cluster, training = node.with_devices(devices), question.training
         batch = max(training.global_batch, training.microbatch * devices)
         settings = training.model_copy(update={"global_batch": batch})
         asked = question.model_copy(update={"training": settings})
         for family, strategy in _families(devices, node.per_node, question):
-            sizes = by_family.setdefault(family, [])
-            if sum(form.verdict == "fits" for form in sizes) >= _NEAR:
-                continue
-            with suppress(PlanError):
-                may, _ = shortlist(asked, cluster, memory_bytes, [strategy])
-                sizes += _until_it_fits(may, training.microbatch)
+            if family not in minima:
+                with suppress(PlanError):
+                    fitting = shortlist(asked, cluster, memory_bytes, [strategy]).fitting
+                    if fitting:
+                        minima[family] = FewestDevices(devices, fitting[0])
         devices *= 2
-    return {family: sizes for family, sizes in by_family.items() if sizes}
-
-
-def _until_it_fits(listed: Sequence[Layout], microbatch: int) -> Iterator[Layout]:
-    """Layouts of this microbatch with more and more recomputation, to the first that fits."""
-    for layout in listed:
-        if layout.answer.question.training.microbatch == microbatch:
-            yield layout
-            if layout.verdict == "fits":
-                return
+    return sorted(minima.values(), key=lambda least: (least.devices, least.layout.needed_bytes))
 
 
 def _families(devices: int, node: int, question: Question) -> Iterator[tuple[str, Strategy]]:
@@ -88,14 +53,13 @@ def _families(devices: int, node: int, question: Question) -> Iterator[tuple[str
     if devices == 1:
         yield "single", strategy_of("single", 1)
         return
-    names = {"ddp": "ddp-view", "zero1": "zero1", "fsdp": "fsdp"}
+    names = {"ddp": "ddp-view", "zero1": "zero1", "fsdp": "fsdp", "1f1b": "1f1b"}
     if devices <= node:
         names |= {"tp-sp": "tp-sp", "cp": f"fsdp.1+cp.{devices}"}
     else:
         rest = devices // node
         names |= {"fsdp+tp-sp": f"fsdp.{rest}+tp-sp.{node}", "fsdp+cp": f"fsdp.{rest}+cp.{node}"}
         names |= {"1f1b+tp-sp": f"1f1b.{rest}+tp-sp.{node}"}
-    names["1f1b"] = "1f1b"
     shape = question.model.architecture
     if shape is not None and shape.num_experts > 1:
         names["fsdp+ep"] = f"fsdp.{devices}+ep.{min(devices, node)}"
@@ -110,8 +74,6 @@ def least_lines(minima: list[FewestDevices], memory_bytes: float) -> list[str]:
     return [
         f"{least.devices:>5} device{'s' * (least.devices > 1):<2} {least.layout.name:<44}"
         f"{least.layout.needed_bytes / GIB:8.1f} of {memory_bytes / GIB:.4g} GiB"
-        + (", nearly full" if least.layout.is_tight(memory_bytes) else "")
-        + ("" if least.is_simulated else ", by closed forms")
         for least in minima
     ]
 
@@ -119,10 +81,8 @@ def least_lines(minima: list[FewestDevices], memory_bytes: float) -> list[str]:
 # --- changes of the training with which it fits
 
 
-def changes_that_fit(
-    question: Question, cluster: Cluster, memory_bytes: float, simulate: Simulate
-) -> list[str]:
-    """Lines of options that make a layout fit, simulated: bf16, adam8bit, loss chunks, sequence.
+def changes_that_fit(question: Question, cluster: Cluster, memory_bytes: float) -> list[str]:
+    """Lines of options that make a layout fit: bf16, adam8bit, loss chunks, sequence, LoRA.
 
     Each setting alone, and the longest sample; where none is enough, all settings together.
     """
@@ -131,21 +91,33 @@ def changes_that_fit(
         settings = question.training.model_copy(update=fields)
         changed = question.model_copy(update={"training": settings})
         with suppress(PlanError):
-            may, _ = shortlist(changed, cluster, memory_bytes)
-            for form in sorted(may, key=lambda form: form.needed_bytes)[:1]:
-                for fitting in layouts(simulate([form.answer.question]), cluster, memory_bytes):
-                    flags = " ".join(f"--{k.replace('_', '-')} {v}" for k, v in fields.items())
-                    return [f"{flags}: {fitting.name} needs {fitting.needed_bytes / GIB:.1f} GiB"]
+            for layout in sorted(shortlist(changed, cluster, memory_bytes).fitting, key=BY_MEMORY):
+                return [
+                    f"{_options(fields)}: {layout.name} needs {layout.needed_bytes / GIB:.1f} GiB"
+                ]
         return []
 
     def longest(fields: dict[str, object]) -> list[str]:
         lengths = (question.training.sequence >> n for n in range(1, _HALVINGS + 1))
-        return next(filter(None, (tried(fields | {"sequence": n}) for n in lengths)), [])
+        return next(filter(None, (tried(fields | {"sequence": n}) for n in lengths if n)), [])
 
-    settings: dict[str, object] = {"precision": "bf16", "optimizer": "adam8bit"}
+    settings: dict[str, object] = {"optimizer": "adam8bit"}
+    if question.training.precision != "autocast":  # as on devices without bf16
+        settings["precision"] = "bf16"
     if not question.implementation.has_loss_in_place:
         settings["loss_chunks"] = _CHUNKS
     differ = {k: v for k, v in settings.items() if getattr(question.training, k) != v}
     changes = [change for name, value in differ.items() for change in tried({name: value})]
     changes += longest({})
-    return changes or tried(differ) or longest(differ)
+    changes = changes or tried(differ) or longest(differ)
+    if question.training.adapter_rank:
+        return changes
+    adapters: dict[str, object] = {"adapter_rank": ADAPTER_RANK}
+    return changes + (tried(adapters) or tried(adapters | {"frozen_bits": 4}))
+
+
+def _options(fields: dict[str, object]) -> str:
+    """The options of the command that set these fields."""
+    words = {"adapter_rank": "lora", "frozen_bits": "frozen-bits"}
+    flags = ((words.get(name, name.replace("_", "-")), value) for name, value in fields.items())
+    return " ".join(f"--{flag} {value}" for flag, value in flags)

@@ -2,9 +2,7 @@
 
 In: simulated ranks, a strategy, and a cluster of nodes. Out: `Bounds`, in seconds. A step takes at
 least as long as the longest of three parts, which a rank can overlap: computing, sending within its
-node, and sending between nodes. A program that overlaps nothing takes their sum at the least. Both
-are bounds at a device's highest rates, and predict no times: how much longer published steps took
-says `rates`.
+node, and sending between nodes, all at a device's highest rates. It predicts no times.
 
 A collective whose group spans several nodes is assumed to run in two tiers: among the ranks of each
 node, and between nodes once for all of them.
@@ -23,7 +21,6 @@ from proofbook.runners.simulate.log import RESHARDED, AxisCalls
 
 Bottleneck = Literal["computing", "links within a node", "links between nodes"]
 # How often the payload passes, next to an all_gather.
-_OF_DATA = ("data", "shards", RESHARDED, "expert_data", "replicas")
 _PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 
 
@@ -42,11 +39,6 @@ class Cluster:
         """Devices of all nodes together."""
         return self.nodes * self.per_node
 
-    @property
-    def flat(self) -> Cluster:
-        """The cluster as one ring over all ranks sees it, which uses one adapter of each node."""
-        return replace(self, between=self.between / self.per_node)
-
     def with_devices(self, devices: int) -> Cluster:
         """A cluster of the nodes that these devices fill; of a part of one where they are fewer."""
         per_node = min(devices, self.per_node)
@@ -61,14 +53,14 @@ class Bounds(NamedTuple):
     between: float  # sending to other nodes
 
     @property
+    def sending(self) -> float:
+        """Seconds: the longer of both tiers, over which sending may run at once."""
+        return max(self.within, self.between)
+
+    @property
     def at_least(self) -> float:
         """Seconds: the longest of the parts, which may run at once; no step is shorter."""
         return max(self.computing, self.within, self.between)
-
-    @property
-    def at_most(self) -> float:
-        """Seconds: the sum of the parts, the least for a program that overlaps nothing."""
-        return self.computing + self.within + self.between
 
     @property
     def bottleneck(self) -> Bottleneck:
@@ -84,9 +76,9 @@ def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> 
     Ranks of a node divide a layer first, then the samples, then the stages.
     """
     each = strategy.num_summing * strategy.tensor
-    neighbours = dict.fromkeys(("data", "shards", RESHARDED, "context", "expert"), strategy.tensor)
+    neighbours = dict.fromkeys(("data", "shards", RESHARDED, "context"), strategy.tensor)
     strides = {"tensor": 1, **neighbours, "replicas": strategy.tensor * strategy.shards}
-    strides["expert_data"] = strategy.tensor * strategy.expert
+    strides |= {"expert": 1, "expert_data": strategy.expert}
     stride = strides.get(axis, each)
     inner = max(1, min(num_ranks, cluster.per_node // stride))
     return inner, ceil(num_ranks / inner)
@@ -115,16 +107,6 @@ def seconds_of_call(call: AxisCalls, strategy: Strategy, cluster: Cluster) -> tu
         return call.bytes / cluster.within, 0.0
     senders = min(cluster.per_node, strategy.num_summing * strategy.tensor)
     return 0.0, call.bytes * senders / cluster.between
-
-
-def seconds_of_data(ranks: Sequence[GridRank], strategy: Strategy, cluster: Cluster) -> float:
-    """The least seconds of data parallelism's calls, on the rank and the tier that take longest."""
-    seconds = []
-    for rank in ranks:
-        calls = [call for call in rank.calls if call.axis in _OF_DATA]
-        tiers = [seconds_of_call(call, strategy, cluster) for call in calls]
-        seconds += [sum(within for within, _ in tiers), sum(between for _, between in tiers)]
-    return max(seconds)
 
 
 def bounds(

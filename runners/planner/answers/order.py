@@ -1,6 +1,6 @@
 """In which order layouts are tried: a rule of thumb as practitioners state it. No torch.
 
-In: a layout, and whether computing hides what it sends. Out: its `Priority`; the smallest is tried
+In: a layout, and how long it sends next to computing. Out: its `Priority`; the smallest is tried
 first. Nothing is fitted, and no time is predicted: `content/planner/plan_order.json` says how far
 the rule's choice was from the fastest layout of each published cluster.
 """
@@ -11,14 +11,16 @@ from proofbook.runners.planner.answers.question import Question
 
 KNOWN_TO = 64  # devices up to which the rule was near the fastest on most published clusters
 RECOMPUTATION = ("none", "selective", "all")
+AGAIN = 4 / 3  # times the operations, where everything is computed again
 _SHARDING = ("none", "zero1", "fsdp-keep", "fsdp")
 
 
 class Priority(NamedTuple):
     """The key by which the rule orders layouts; earlier fields decide first."""
 
+    is_link_bound: bool  # it sends for longer than computing all of it again would take
     recomputation: int  # none before selective before all
-    is_exposed: bool  # gathers and reductions of data parallelism take longer than computing
+    is_exposed: bool  # what ranks send takes longer than computing
     leaves_node: bool  # tensor-parallel ranks lie on several nodes
     context: int  # a sample is divided only where a whole one does not fit
     stages: int  # as few as fit; they come after tensor-parallel ranks within a node
@@ -29,12 +31,13 @@ class Priority(NamedTuple):
     microbatch: int  # the largest first, so negative
 
 
-def priority(question: Question, per_node: int, *, is_hidden: bool) -> Priority:
-    """A `Priority`, sorted least first: recomputation, gathers not hidden, ranks of each axis."""
+def priority(question: Question, per_node: int, *, sending: float) -> Priority:
+    """A `Priority`, sorted least first; `sending` is its time, as a multiple of computing's."""
     strategy, training = question.strategy, question.training
     return Priority(
+        is_link_bound=sending > (AGAIN if training.checkpointing == "none" else 1),
         recomputation=RECOMPUTATION.index(training.checkpointing),
-        is_exposed=not is_hidden,
+        is_exposed=sending > 1,
         leaves_node=strategy.tensor > per_node,
         context=strategy.context,
         stages=strategy.num_stages,

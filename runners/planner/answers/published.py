@@ -1,9 +1,9 @@
 """Published numbers beside what is computed of them: committed traces, `planner/<name>.json`.
 
 Flow: `python -m runners plan check --write` simulates the measurements of memory that others
-published (`plan_published`), computes the rates that published trainings reached (`plan_steps`),
-and what the rule of order tries first of published layouts (`plan_order`). Each is a trace with a
-run for each row, cluster or search, which pages read alone. A run's settings are the row's
+published (`plan_published`), compares published steps with their bounds (`plan_steps`), and
+computes what the rule of order tries first of published layouts (`plan_order`). Each is a trace
+with a run for each row, cluster or search, which pages read alone. A run's settings are the row's
 configuration, the published numbers, and where they stand; its measures are what was computed:
 `plan_published.RUN.ranks[0].measures.reserved_bytes`. No torch.
 """
@@ -68,9 +68,9 @@ PEAKS = PublishedComparison(
 _RATES = "published_rates.yml", "published_layouts.csv", "published_megatron_bridge.csv"
 STEPS = PublishedComparison(
     f"{PREFIX}steps",
-    "Which rates did published trainings reach, and does each step take at least its bound?",
+    "Does each published step take at least its bound?",
     lists=_RATES,
-    code="answers/rates",
+    code="answers/published_steps",
 )
 ORDER = PublishedComparison(
     f"{PREFIX}order",

@@ -2,8 +2,9 @@
 
 In: the rows of `published_rates.yml`, and the rule. Out: `plan_order`, a run for each cluster or
 search that others ran in several layouts. Closed forms say which of them fit, the rule orders
-these, and the run says how much slower its first was than the fastest, and the best of its first
-three. `few` and `many` sum up clusters of at most `known_to` devices, and larger ones. No torch.
+these, and the run says how much slower its first was than the fastest. Of clusters with more than
+`FEW` layouts, `few` and `many` sum up those of at most `known_to` devices, and larger ones. No
+torch.
 """
 
 from collections import defaultdict
@@ -18,8 +19,8 @@ from proofbook.runners.planner.answers.published import run, run_name
 from proofbook.runners.planner.answers.published_rows import RATES, PublishedRow, rows
 
 NEAR = 0.1  # a layout that is slower by a smaller share is nearly as fast as the fastest
-FIRST = 3  # layouts of the rule that one measures
-MOST = 0.8  # of the clusters, on which the rule is near where the order is known
+FEW = 3  # layouts of a cluster, with no more of which a rule is right by chance
+MOST = 0.75  # of the clusters, on which the rule is near where the order is known
 
 
 def searches() -> dict[str, list[PublishedRow]]:
@@ -44,15 +45,22 @@ def runs() -> dict[str, Run]:
     """Runs by name: a cluster's; `few`, `many`, parted where the rule stops being near; `all`."""
     asked = {name: of for name, of in searches().items() if tried(of)}
     by_name = {name: _run(of, place) for place, (name, of) in enumerate(asked.items())}
-    sizes = sorted({of[0].devices for of in asked.values()}, reverse=True)
-    few = {to: [by_name[name] for name, of in asked.items() if of[0].devices <= to] for to in sizes}
+    counted = {name: of for name, of in asked.items() if _num_layouts(of) > FEW}
+    sizes = sorted({of[0].devices for of in counted.values()}, reverse=True)
+    few = {
+        to: [by_name[name] for name, of in counted.items() if of[0].devices <= to] for to in sizes
+    }
     known = next((to for to, of in few.items() if _num_near(of) >= MOST * len(of)), 0)
-    many = [record for record in by_name.values() if record not in few.get(known, [])]
+    many = [by_name[name] for name, of in counted.items() if of[0].devices > known]
     fsdp = [of for of in asked.values() if "fsdp" in {row.strategy.sharding for row in of}]
-    settings: dict[str, Setting] = {"known_to": known, "near": NEAR, "num_tried": FIRST}
+    settings: dict[str, Setting] = {"known_to": known, "near": NEAR, "more_than": FEW}
     counts: dict[str, Setting] = {"num_clusters": len(by_name), "num_with_fsdp": len(fsdp)}
     of_all = {"few": _summary(few.get(known, [])), "many": _summary(many)}
     return by_name | of_all | {"all": run(settings, counts)}
+
+
+def _num_layouts(of: Sequence[PublishedRow]) -> int:
+    return len(of) + max(row.num_out_of_memory for row in of)
 
 
 def _run(of: Sequence[PublishedRow], place: int) -> Run:
@@ -60,7 +68,6 @@ def _run(of: Sequence[PublishedRow], place: int) -> Run:
     ran = sorted((row.seconds, n) for n, row in enumerate(of) if row.seconds)
     (least, won), chosen = ran[0], tried(of)
     best, first = of[won], next(row for row in chosen if row.seconds)
-    three = [row.seconds for row in (*chosen[:FIRST], first) if row.seconds]
     within = [seconds for seconds, n in ran if of[n].strategy.tensor <= best.device.per_node]
     settings: dict[str, Setting] = {
         "place": place,
@@ -76,27 +83,25 @@ def _run(of: Sequence[PublishedRow], place: int) -> Run:
         "step_seconds": least,
         "within_node_seconds": within[0],
         "slower_share": (first.seconds or 0) / least - 1,
-        "slower_share_of_three": min(three) / least - 1,
-        "num_layouts": len(of) + best.num_out_of_memory,
-        "num_failed": len(of) - len(ran) + best.num_out_of_memory,
+        "num_layouts": _num_layouts(of),
+        "num_failed": _num_layouts(of) - len(ran),
         "num_failed_first": chosen.index(first),
     }
     return run(settings, measures)
 
 
-def _shares(of: Sequence[Run], measure: str = "slower_share") -> list[float]:
-    return [float(str(run.ranks[0].measures[measure])) for run in of]
+def _shares(of: Sequence[Run]) -> list[float]:
+    return [float(str(run.ranks[0].measures["slower_share"])) for run in of]
 
 
-def _num_near(of: Sequence[Run], measure: str = "slower_share") -> int:
-    return sum(share <= NEAR for share in _shares(of, measure))
+def _num_near(of: Sequence[Run]) -> int:
+    return sum(share <= NEAR for share in _shares(of))
 
 
 def _summary(of: Sequence[Run]) -> Run:
     measures: dict[str, Setting] = {
         "num_clusters": len(of),
         "num_near": _num_near(of),
-        "num_near_of_three": _num_near(of, "slower_share_of_three"),
         "median_slower_share": median(_shares(of)),
     }
     return run({}, measures)

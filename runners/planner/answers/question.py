@@ -18,6 +18,7 @@ Precision = Literal["fp32", "autocast", "bf16-mixed", "bf16"]
 Optimizer = Literal["sgd", "momentum", "adam", "adam8bit"]
 Checkpointing = Literal["none", "selective", "all"]
 Sharding = Literal["none", "zero1", "fsdp", "fsdp-keep"]
+FrozenBits = Literal[4, 8, 16]
 Schedule = Literal["none", "gpipe", "1f1b", "interleaved"]
 
 
@@ -35,7 +36,7 @@ class Strategy(Record):
     # (`reshard_after_forward` as a number); 0: as many as before
     reshards_to: int = 0
     context: Count = 1  # ranks that divide the sequence of a sample, and hold the same of the model
-    expert: Count = 1  # ranks, among those that see other samples, that divide the experts
+    expert: Count = 1  # ranks, among those of a stage, that divide the experts
     tensor: Count = 1  # ranks that divide each layer
     pipeline: Count = 1  # ranks that divide the layers into stages
     chunks: Count = 1  # stages of each of these ranks
@@ -52,12 +53,17 @@ class Strategy(Record):
     @property
     def num_devices(self) -> int:
         """The product of all axes."""
-        return self.num_summing * self.tensor * self.pipeline
+        return self.ranks_of_stage * self.pipeline
 
     @property
     def num_summing(self) -> int:
         """Ranks that sum their gradients, since they see other samples or parts of these."""
         return self.data * self.context
+
+    @property
+    def ranks_of_stage(self) -> int:
+        """Ranks that hold the same layers, or parts of them."""
+        return self.num_summing * self.tensor
 
     @property
     def shards(self) -> int:
@@ -89,6 +95,8 @@ class TrainingSettings(Record):
     # parts of the sequence whose losses are computed one after another, where the logits do not
     # become their softmax in place
     loss_chunks: Count = 1
+    adapter_rank: int = 0  # of LoRA beside each matrix of a layer; 0 trains every parameter
+    frozen_bits: FrozenBits = 16  # of an element of these matrices, where LoRA freezes them
 
 
 class Implementation(Record):
@@ -102,9 +110,6 @@ class Implementation(Record):
     # gathered parameters. Else gradients stay whole, and parameters gathered, until the last one.
     # None: as torch, whose pipelines alone wait for the last one
     reduces_each: bool | None = None
-    # ZeRO-1 is FSDP that keeps parameters gathered and gradients whole until the last microbatch,
-    # as in the written program; else it is Megatron's
-    has_zero1_of_fsdp: bool = False
     # a pipeline's stage has memory for what it receives of every microbatch, and the last one keeps
     # its logits until their backward pass
     has_stages_of_torch: bool = True
@@ -137,7 +142,6 @@ class PlannedModel(Record):
     module: str | None = None  # `module:function` that builds an `nn.Module`
     batch: str | None = None  # `module:function` of (microbatch, sequence) to its arguments
     tensor_plan: str | None = None  # `module:function` to a plan for `parallelize_module`
-    configuration: str | None = None  # path of a file, which is the argument of `module`
 
 
 class Question(Record):
@@ -151,14 +155,13 @@ class Question(Record):
     @property
     def has_fsdp(self) -> bool:
         """Whether `fully_shard` shards the model."""
-        is_zero1 = self.strategy.sharding == "zero1" and self.implementation.has_zero1_of_fsdp
-        return is_zero1 or self.strategy.sharding.startswith("fsdp")
+        return self.strategy.sharding.startswith("fsdp")
 
     @property
     def reduces_each(self) -> bool:
         """Whether FSDP reduces the gradients of each microbatch."""
         strategy, asked = self.strategy, self.implementation.reduces_each
-        return strategy.pipeline == 1 and strategy.sharding != "zero1" if asked is None else asked
+        return strategy.pipeline == 1 if asked is None else asked
 
     @property
     def num_microbatches(self) -> int:
@@ -208,63 +211,84 @@ class Question(Record):
 
     def check(self) -> None:
         """Refuse a mesh that the model does not allow, by a PlanError of one line."""
-        strategy, model = self.strategy, self.model
-        if strategy.schedule == "interleaved":
-            _ = self.microbatches_of_round
         _ = self.num_microbatches
-        shape = model.architecture
-        obstacles = _obstacles(self, shape) if shape else _missing_functions(model, strategy)
-        why = next(obstacles, None)
-        if why is not None:
-            raise PlanError(f"{strategy.name}: {why}")
+        if shape := self.model.architecture:
+            self._refuse(_obstacles(self, shape))
+
+    def check_simulation(self) -> None:
+        """Refuse, as `check`, also what closed forms have and no simulation has."""
+        self.check()
+        if self.strategy.schedule == "interleaved":
+            _ = self.microbatches_of_round
+        shape = self.model.architecture
+        self._refuse(_limits(self, shape) if shape else _missing_functions(self))
+
+    def _refuse(self, reasons: Iterator[str]) -> None:
+        for why in reasons:
+            raise PlanError(f"{self.strategy.name}: {why}")
 
 
 def _obstacles(question: Question, shape: Architecture) -> Iterator[str]:
-    """Reasons for which a mesh does not fit a model with an architecture."""
+    """Reasons for which a mesh does not divide a model with an architecture."""
     strategy, training = question.strategy, question.training
-    if strategy.num_stages > shape.num_layers:
+    # As in Megatron-LM, the first and the last of a rank's stages may have the ends alone.
+    if strategy.num_stages > shape.num_layers + 2 * (strategy.chunks > 1):
         yield f"{shape.num_layers} layers do not make {strategy.num_stages} stages"
     parts = 2 * strategy.context if strategy.context > 1 else 1
     parts *= strategy.tensor if strategy.has_sequence_parallel else 1
     tensor, expert = f"{strategy.tensor} tensor-parallel ranks", f"{strategy.expert} ranks"
+    # Ranks that divide the experts leave each of them whole.
+    of_experts = strategy.tensor if strategy.expert == 1 else 1
     for size, ranks, count, what in (
         (strategy.tensor, tensor, shape.num_kv_heads, "heads of keys and values"),
         (strategy.tensor, tensor, shape.num_heads, "heads"),
-        (strategy.tensor, tensor, shape.ffn_size, "columns of the feed-forward network"),
+        (of_experts, tensor, shape.ffn_size, "columns of the feed-forward network"),
         (strategy.tensor, tensor, shape.dense_size, "columns of layers without experts"),
         (strategy.tensor, tensor, shape.shared_size, "columns of the shared expert"),
         (strategy.expert, expert, shape.num_experts, "experts"),
-        (strategy.expert, expert, strategy.num_summing, "ranks of the data axis"),
+        (strategy.expert, expert, strategy.ranks_of_stage, "ranks of a stage"),
         (parts, f"{parts} parts", training.sequence, "tokens of a sample"),
     ):
         if count % size:
             yield f"{ranks} do not divide {count} {what}"
-    yield from _obstacles_of_layers(question, shape)
+
+
+def _limits(question: Question, shape: Architecture) -> Iterator[str]:
+    """Reasons for which no rank of a mesh is simulated, though closed forms know it."""
+    strategy, training = question.strategy, question.training
+    if training.adapter_rank:
+        yield "LoRA is planned by closed forms alone"
+    if strategy.num_stages > shape.num_layers:
+        yield "each simulated stage has layers"
     if strategy.expert > 1:
         is_plain = strategy.sharding != "none" and not strategy.reshards_to
         if not is_plain or strategy.replicas * strategy.tensor > 1:
-            yield "ep is planned with zero1, fsdp or fsdp-keep, and without tp"
+            yield "ep is simulated with zero1, fsdp or fsdp-keep, and without tp"
+        if strategy.num_summing % strategy.expert:
+            yield "ep is simulated among ranks of the data axis"
         if strategy.sharding != "zero1" and training.checkpointing == "selective":
             yield "torch recomputes units of FSDP within a layer all or not at all"
+    yield from _limits_of_layers(question, shape)
 
 
-def _obstacles_of_layers(question: Question, shape: Architecture) -> Iterator[str]:
-    """Reasons for which a mesh does not fit layers that few models have."""
+def _limits_of_layers(question: Question, shape: Architecture) -> Iterator[str]:
+    """Reasons for which layers that few models have are not simulated on a mesh."""
     strategy, is_fused = question.strategy, question.implementation.has_fused_attention
     if strategy.context > 1 and not is_fused:
         yield "ring attention is a fused kernel"
     has_window = 0 < shape.window < question.training.sequence
     if (has_window or shape.has_sinks or shape.kv_rank) and (strategy.context > 1 or not is_fused):
-        yield "windows, sinks and latent attention are planned in a fused kernel and without cp"
+        yield "windows, sinks and latent attention are simulated in a fused kernel and without cp"
     if strategy.tensor > 1 and (shape.kv_rank or shape.has_wide_query_key_norm):
-        yield "latent attention, and norms over all heads, are planned without tp"
+        yield "latent attention, and norms over all heads, are simulated without tp"
     first = len(question.layers_of(0))
     if strategy.pipeline > 1 and (shape.expert_step > 1 or shape.num_dense_layers > first):
-        yield "only the first stage of a planned pipeline has layers without experts"
+        yield "only the first stage of a simulated pipeline has layers without experts"
 
 
-def _missing_functions(model: PlannedModel, strategy: Strategy) -> Iterator[str]:
+def _missing_functions(question: Question) -> Iterator[str]:
     """Reasons for which a mesh does not fit a model of one's own."""
+    model, strategy = question.model, question.strategy
     if strategy.tensor > 1 and model.tensor_plan is None:
         yield "needs a plan of the model's layers (--tensor-plan)"
     if max(strategy.pipeline, strategy.context, strategy.expert) > 1:
@@ -285,27 +309,39 @@ _AXES: dict[str, tuple[str, _Fields, str]] = {
     "fsdp-keep": (_DATA, {"sharding": "fsdp-keep"}, "shards it, gathered until backward"),
     "hsdp": (_DATA, {"sharding": "fsdp"}, "hsdp.2.8: shards it within each of 2 replicas"),
     "cp": ("context", {}, "divides the sequence"),
-    "ep": ("expert", {}, "divides the experts among ranks of the data axis"),
+    "ep": ("expert", {}, "divides the experts among ranks of a stage"),
     "tp": (_TENSOR, {}, "divides each layer"),
     "tp-sp": (_TENSOR, _SEQUENCE, "and the sequence between layers, as Megatron-LM does"),
     "tp-sp-keep": (_TENSOR, _KEEPS, "and keeps the gathered sequence, as torch does"),
     "gpipe": (_STAGES, {"schedule": "gpipe"}, "divides the layers into stages"),
     "1f1b": (_STAGES, {"schedule": "1f1b"}, "alternates forward and backward"),
-    "interleaved": (_STAGES, {"schedule": "interleaved", "chunks": 2}, "two stages on each rank"),
+    "interleaved": (
+        _STAGES,
+        {"schedule": "interleaved", "chunks": 2},
+        "interleaved.8.4: four stages on each of 8 ranks, or two",
+    ),
 }
 STRATEGY_WORDS = "\n".join(f"  {name:<13}{says}" for name, (*_, says) in _AXES.items())
 
-_NUM_SIZES = {"fsdp": (0, 1, 2), "hsdp": (2,), "ep": (1,)}  # of a word; others have one or none
+# How many sizes a word has; others have one or none.
+_NUM_SIZES = {"fsdp": (0, 1, 2), "hsdp": (2,), "ep": (1,), "interleaved": (0, 1, 2)}
+_ALIASES = {  # of other programs
+    "zero3": "fsdp", "zero-3": "fsdp", "zero2": "fsdp-keep", "zero-2": "fsdp-keep",
+    "zero-1": "zero1", "dp": "ddp", "pp": "1f1b", "sp": "tp-sp",
+}  # fmt: skip
 
 
 def strategy_of(text: str, devices: int) -> Strategy:
     """The `Strategy` that a command line's name means on `devices`; a PlanError says what is wrong.
 
     `ddp`, `tp-sp`, `fsdp.4+tp.2`: words with the size of their axis; one word may leave its size
-    out and takes the devices that remain. `interleaved` gives each rank 2 stages, `hsdp.2.8` shards
-    within each of 2 groups of 8, and `fsdp.16.8` reshards to groups of 8. The ranks of `ep.8` are
-    among those of the data axis.
+    out and takes the devices that remain. `interleaved` gives each rank 2 stages and
+    `interleaved.8.4` each of 8 ranks 4, `hsdp.2.8` shards within each of 2 groups of 8, and
+    `fsdp.16.8` reshards to groups of 8. The ranks of `ep.8` are among those of a stage. The name is
+    written in these words: `zero3` is `fsdp`.
     """
+    heads = (word.partition(".") for word in text.split("+"))
+    text = "+".join(_ALIASES.get(name, name) + dot + sizes for name, dot, sizes in heads)
     if text == "single":
         return Strategy(name=text)
     sizes: dict[str, int] = {}
@@ -341,6 +377,8 @@ def _parsed(word: str) -> tuple[str, _Fields, int]:
         raise PlanError(f"{word}: sizes are numbers, as in fsdp.16, fsdp.16.8, hsdp.2.8, ep.8")
     if name == "hsdp":
         return axis, fields | {"replicas": sizes[0]}, prod(sizes)
+    if name == "interleaved" and len(sizes) == 2:
+        return axis, fields | {"chunks": sizes[1]}, sizes[0]
     if len(sizes) == 2 and sizes[0] % sizes[1]:
         raise PlanError(f"{word}: groups of {sizes[1]} do not divide {sizes[0]} ranks")
     resharded = {"reshards_to": sizes[1]} if len(sizes) == 2 else {}

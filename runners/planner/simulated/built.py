@@ -17,15 +17,16 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 from proofbook.runners.core.meters.memory import CPU
-from proofbook.runners.planner import program_template as program
 from proofbook.runners.planner.answers.question import Question, Strategy
 from proofbook.runners.planner.simulated import own_model
 from proofbook.runners.planner.simulated.axes import TensorAxis
-from proofbook.runners.planner.simulated.transformer import LocalExperts, RankPlan, RankTransformer
+from proofbook.runners.planner.simulated.layers import LocalExperts, RankPlan
+from proofbook.runners.planner.simulated.transformer import RankTransformer, contexts
 
 CONTEXT, EXPERT = "context", "expert"  # describe groups of ranks that divide a sequence, experts
 
@@ -106,8 +107,7 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> BuiltSta
     )
     context = _neighbours(mesh, strategy.context, CONTEXT)
     experts = _neighbours(mesh, strategy.expert, EXPERT)
-    how = {"implementation": question.implementation, "axis": axis}
-    part = RankPlan.of(shape, training, **how, context=context, expert=experts)
+    part = RankPlan(shape, training, question.implementation, axis, context, experts)
     module = RankTransformer(part, question.layers_of(stage))
     size = (training.microbatch, training.sequence)
 
@@ -161,7 +161,7 @@ def _checkpoint(module: nn.Module, which: str) -> None:
         return
     how: dict[str, Any] = {"preserve_rng_state": False}
     if which == "selective":
-        how["context_fn"] = program.contexts
+        how["context_fn"] = contexts
     for index, unit in enumerate(children):
         children[index] = checkpoint_wrapper(unit, **how)
 
@@ -189,9 +189,13 @@ def _shard(module: nn.Module, question: Question, mesh: DeviceMesh) -> None:
     HSDP shards within a replica. Experts that ranks divide are units within units, since each is
     sharded over fewer ranks.
     """
-    strategy, precision = question.strategy, question.training.precision
-    shard = program.sharder(mesh, precision, strategy.sharding, strategy.replicas)
-    shard_experts = shard
+    strategy, policy = question.strategy, MixedPrecisionPolicy()
+    if question.training.precision == "bf16-mixed":  # fp32 shards, gathered in bf16
+        policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+    sizes, among = (strategy.replicas, strategy.shards), mesh
+    if strategy.replicas > 1:
+        among = mesh._unflatten(0, sizes, ("replicas", "shards"))
+    shard = shard_experts = partial(fully_shard, mesh=among, mp_policy=policy)
     if strategy.expert > 1:
         shard_experts = partial(shard, mesh=expert_data(mesh, strategy))
     reshards = strategy.reshards_to or strategy.sharding == "fsdp"

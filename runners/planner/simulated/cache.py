@@ -66,6 +66,7 @@ def _answer(question: Question) -> PlanAnswer:
     start = time.monotonic()
     ranks, reason, has_failed = [], None, False
     try:
+        question.check_simulation()
         with redirect_stdout(sys.stderr):  # what the user's code prints is no part of the answer
             ranks = [simulate_rank(question, rank) for rank in question.ranks]
     except PlanError as error:

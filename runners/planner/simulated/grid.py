@@ -11,7 +11,6 @@ from proofbook.runners.core.trace.machine import num_cores
 from proofbook.runners.core.trace.records import Run
 from proofbook.runners.planner.answers.answer import question_of
 from proofbook.runners.planner.answers.architecture import ModelPreset, model_presets
-from proofbook.runners.planner.answers.law_of_time import Cluster
 from proofbook.runners.planner.answers.plan_grid import (
     FOLDER,
     Grid,
@@ -30,7 +29,7 @@ from proofbook.runners.planner.answers.question import (
     Question,
     strategy_of,
 )
-from proofbook.runners.planner.answers.search import microbatch_of, shortlist, to_measure
+from proofbook.runners.planner.answers.search import microbatch_of
 from proofbook.runners.planner.simulated.cache import answers
 from proofbook.runners.system.book import ROOT
 from proofbook.runners.system.errors import unknown
@@ -47,18 +46,9 @@ STRATEGIES = {
          "1f1b.8+zero1.8", "1f1b.8+tp-sp.8"),
 }  # fmt: skip
 CHECKPOINTING = ("none", "all")
-# The devices of the Plan pages: memory in bytes, FLOP/s, bytes a second within a node and between.
-DEVICES = (
-    (85_520_809_984, 989.5e12, 450e9, 400e9),  # H100
-    (24_146_608_128, 125e12, 32e9, 25e9),  # A10
-    (42_949_672_960, 312e12, 300e9, 200e9),  # A100
-    (85_899_345_920, 312e12, 300e9, 200e9),
-    (150_754_820_096, 989.5e12, 450e9, 400e9),  # H200
-)
 # Beside these, with the microbatch of the preset: what lessons name and compare.
 NAMED = {8: ("single", "ddp", "tp-sp", "gpipe", "fsdp.4+tp-sp.2"), 64: ("ddp", "fsdp.8+tp-sp.8")}
 SAME = "the same"
-PER_NODE = 8
 EACH = 7  # of a grid's rows, one in so many is simulated again to confirm it
 
 
@@ -95,7 +85,11 @@ GRIDS = {
         _EIGHT, _EIGHT | _INT8, _EIGHT | {"sequence": 8192}, _SIXTEEN, _SIXTEEN | _INT8, _ALL,
     ), (("single", _EIGHT | {"optimizer": "sgd"}),)),
     "llama-13b": GridSpec(1, 4096, (_SIXTEEN, _EIGHT)),
-    "mixtral-8x7b": GridSpec(1, 4096, (_ALL, _SIXTEEN | _INT8)),
+    "mixtral-8x7b": GridSpec(1, 4096, (_ALL, _SIXTEEN | _INT8), tuple(
+        (name, _ALL | {"checkpointing": how})
+        for name in ("zero1.64+ep.8", "fsdp.64+ep.8", "1f1b.4+zero1.16+ep.8")
+        for how in CHECKPOINTING
+    )),
     "llama-70b": GridSpec(1, 4096, (_ALL, _SIXTEEN | _INT8), (
         ("gpipe.8+tp-sp.8", _ALL), ("interleaved.8+tp-sp.8", _ALL),
     )),
@@ -106,10 +100,10 @@ def questions(preset: ModelPreset) -> Iterator[tuple[Key, Question]]:
     """Yield pairs of key (strategy, state) and question of a preset's grid, of possible meshes."""
     plan = GRIDS[preset.id]
     model = PlannedModel(name=preset.id, architecture=preset.architecture)
-    for name, state in dict.fromkeys([*_rows(plan), *_by_rule(plan, model)]):
+    for name, state in dict.fromkeys(_rows(plan)):
         question = question_of(model, name, state, plan.microbatch * state.devices)
         try:
-            question.check()
+            question.check_simulation()
         except PlanError:
             continue
         yield (name, state), question
@@ -128,47 +122,29 @@ def _rows(plan: GridSpec) -> Iterator[Key]:
         yield name, plan.state(**fields)
 
 
-def _by_rule(plan: GridSpec, model: PlannedModel) -> Iterator[Key]:
-    """The layouts that a search by closed forms chooses on each device of the pages."""
-    for fields, (memory, *rates) in product(plan.states, DEVICES):
-        state, alone = plan.state(**fields), plan.state(**fields | {"devices": 1})
-        asked = question_of(model, "single", alone, plan.microbatch * state.devices)
-        cluster = Cluster(1, PER_NODE, *rates).with_devices(state.devices)
-        try:
-            listed, _ = shortlist(asked, cluster, memory)
-        except PlanError:
-            continue  # the model allows no mesh of so many
-        for layout in to_measure(layout for layout in listed if layout.verdict == "fits"):
-            chosen = layout.answer.question.training.model_dump(
-                include={"microbatch", "checkpointing"}
-            )
-            yield layout.strategy, state.model_copy(update=chosen)
-
-
 def check(preset: str, *, is_writing: bool) -> str:
     """Simulate every `EACH`-th row again; return in words if the grid holds, and write if asked.
 
-    Where they come out equal the grid is one of today's code, and writing renews its digest; else
-    writing simulates all rows anew. A run that is stopped, or a PlanError, leaves the former file.
+    Where they come out equal the others are of today's code, too, and writing keeps them and
+    simulates those that are missing; else it simulates all rows anew. A run that is stopped, or a
+    PlanError, leaves the former file.
     """
     path, asked = PLANS / f"{preset}.json", dict(questions(_preset(preset)))
-    code = code_digest(experiment_of(preset))
     try:
         grid = read_grid(path)
-        is_equal = asked.keys() == {(row.strategy, row.state) for row in grid.rows}
+        known = {key: row for row in grid.rows if (key := (row.strategy, row.state)) in asked}
+        is_same = [*known] == [*asked] and grid.code == code_digest(experiment_of(preset))
     except TraceError:
-        is_equal = False
-    if is_equal:
-        chosen = {(row.strategy, row.state): row.ranks for row in grid.rows[::EACH]}
-        rows = _simulated({key: asked[key] for key in chosen}, num_cores())
-        is_equal = [row.ranks for row in rows] == [*chosen.values()]
-    if is_writing and not is_equal:
-        write(path, _grid(preset, _simulated(asked, num_cores())))
-    elif is_writing and grid.code != code:
-        write(path, grid.model_copy(update={"code": code}))
-    elif is_equal:
-        is_equal = grid.code == code
-    return outcome_words(is_same=is_equal, is_writing=is_writing)
+        known, is_same = {}, False
+    chosen = {key: known[key].ranks for key in [*known][::EACH]}
+    again = _simulated({key: asked[key] for key in chosen}, num_cores())
+    if [row.ranks for row in again] != [*chosen.values()]:
+        known, is_same = {}, False
+    if is_writing and not is_same:
+        missing = {key: asked[key] for key in asked if key not in known}
+        known |= zip(missing, _simulated(missing, num_cores()), strict=True)
+        write(path, _grid(preset, [known[key] for key in asked]))
+    return outcome_words(is_same=is_same, is_writing=is_writing)
 
 
 def outcome_words(*, is_same: bool, is_writing: bool) -> str:

@@ -19,9 +19,9 @@ from proofbook.runners.core.meters.memory import MemoryMeter, local
 from proofbook.runners.planner.answers.plan_grid import GridRank
 from proofbook.runners.planner.answers.question import Question, Strategy
 from proofbook.runners.planner.simulated.built import CONTEXT, EXPERT, build, expert_data
+from proofbook.runners.planner.simulated.layers import LocalExperts
 from proofbook.runners.planner.simulated.own_model import RefusingMode, patched_for_own_code
 from proofbook.runners.planner.simulated.step import EMBEDDING, Repeats, Step, repeats
-from proofbook.runners.planner.simulated.transformer import LocalExperts
 from proofbook.runners.planner.simulated.updates import RankOptimizer
 from proofbook.runners.simulate.caching_allocator import replay
 from proofbook.runners.simulate.log import AxisCalls, PhaseCalls
@@ -65,8 +65,9 @@ def take_steps(question: Question, mesh: DeviceMesh | None, rank: int, meter: Me
     module = nn.ModuleList(chunk.module for chunk in chunks)
     meter.name(module.buffers(), "buffers")
     meter.name(map(local, module.parameters()), "parameters")
-    divides = strategy.sharding == "zero1" and not question.has_fsdp
-    shards = _shards(module, strategy, mesh["data"]) if mesh is not None and divides else None
+    shards = None
+    if mesh is not None and strategy.sharding == "zero1":
+        shards = _shards(module, strategy, mesh["data"])
     update = RankOptimizer(module.parameters(), question.training, shards, question.implementation)
     meter.name(update.state(), "optimizer")
     meter.name(update.wide.values(), "gradients")

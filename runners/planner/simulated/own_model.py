@@ -86,7 +86,7 @@ def call(called: nn.Module, module: nn.Module, arguments: Any) -> Any:
 def built(model: PlannedModel) -> nn.Module:
     """The `nn.Module` that a model's function builds; a PlanError where it returns no module."""
     build = named(model.module or "")
-    module = build(model.configuration) if model.configuration else build()
+    module = build()
     if not isinstance(module, nn.Module):
         kind = type(module).__name__
         raise PlanError(f"{line_of(build)} builds no nn.Module; it returns {kind}")

@@ -1,23 +1,26 @@
-"""Published peaks of memory beside their simulations.
+"""Published peaks of memory beside their simulations and closed forms.
 
 In: the rows of `published_measurements.yml`. Out: for each a run with measured and simulated bytes,
-misses included. Nothing is fitted to a row. What a simulation cannot know is a named term: the
-workspaces of libraries on Megatron's ranks (`workspace_bytes`). A row that misses because of what a
-plan leaves out is simulated once more with it (`terms`).
+and those of closed forms, misses included. What neither can know is a named term: the workspaces of
+libraries on Megatron's ranks (`workspace_bytes`). A row that misses because of what a plan leaves
+out is simulated once more with it (`terms`). `margin` counts the rows to which the margin of closed
+forms was fitted, and those that were held out, which are within it.
 """
 
+import csv
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from proofbook.runners.core.trace.machine import num_cores
 from proofbook.runners.core.trace.records import Run
 from proofbook.runners.core.trace.schema import Setting
-from proofbook.runners.planner.answers import published_rows
-from proofbook.runners.planner.answers.answer import PlanAnswer
-from proofbook.runners.planner.answers.published import MOST_ERROR, run, run_name
+from proofbook.runners.planner.answers import closed_form, published_rows
+from proofbook.runners.planner.answers.answer import GIB, PlanAnswer
+from proofbook.runners.planner.answers.device_memory import FITTED, FORM_ERROR
+from proofbook.runners.planner.answers.published import MOST_ERROR, PLANNER, run, run_name
 from proofbook.runners.planner.answers.published_rows import MEASUREMENTS, Measurement, PublishedRow
 from proofbook.runners.planner.answers.question import PlanError, Question
 from proofbook.runners.planner.simulated.cache import answers
@@ -40,7 +43,7 @@ def rows_by_run() -> dict[str, PublishedRow]:
     by_run = {}
     for row in published_rows.rows(MEASUREMENTS):
         with suppress(PlanError):
-            row.question.check()
+            row.question.check_simulation()
             by_run[run_name(row.id)] = row
     return by_run
 
@@ -81,7 +84,10 @@ def runs(names: Sequence[str] = ()) -> dict[str, Run]:
             raise PlanError(f"{name}: {answer.reason}")
         answers_by_name[name].append(answer)
     places = {name: place for place, name in enumerate(known)}
-    return {name: _run(row, places[name], *answers_by_name[name]) for name, row in chosen.items()}
+    by_name = {
+        name: _run(row, places[name], *answers_by_name[name]) for name, row in chosen.items()
+    }
+    return by_name if names else by_name | {"margin": _margin()}
 
 
 def _run(
@@ -103,17 +109,57 @@ def _run(
         if peak.moment == "peak":
             settings[f"published_{peak.kind}_bytes"] = peak.bytes
             settings[f"field_{peak.kind}"] = peak.field
-            measures[f"{peak.kind}_bytes"] = simulated = _simulated(row, answer, peak)
+            measures[f"{peak.kind}_bytes"] = simulated = _peak(row, answer, peak)
+            formed = _peak(row, closed_form.answer(row.question), peak)
+            measures[f"formed_{peak.kind}_bytes"] = formed
             if abs(simulated / peak.bytes - 1) > MOST_ERROR:
                 term = terms().get(row.id, {"says": "Not explained."})
                 settings[f"explained_{peak.kind}"] = term["says"]
                 if second is not None:
-                    measures[f"with_term_{peak.kind}_bytes"] = _simulated(row, second, peak)
+                    measures[f"with_term_{peak.kind}_bytes"] = _peak(row, second, peak)
     return run(settings, measures, answer.seconds)
 
 
-def _simulated(row: PublishedRow, answer: PlanAnswer, measured: Measurement) -> int:
+def _peak(row: PublishedRow, answer: PlanAnswer, measured: Measurement) -> int:
     rank = answer.ranks[-1] if measured.rank == "last" else answer.busiest
     assert rank is not None
     is_reserved = measured.kind == "reserved"  # no other stream uses a block after it was freed
     return workspace_bytes(row) + (rank.reserved_bytes if is_reserved else rank.allocated_bytes)
+
+
+class FormError(NamedTuple):
+    """How far a row of published_simumax.csv is from closed forms."""
+
+    case: str  # in which its memory was measured, for several rows at once
+    share: float  # measured reserved bytes over those of closed forms, less 1
+
+
+def form_errors() -> dict[str, FormError]:
+    """By row of published_simumax.csv, if its peak was measured."""
+    by_case = {row.case: row for row in published_rows.rows(MEASUREMENTS)}
+    with (PLANNER / "published_simumax.csv").open(encoding="utf-8", newline="") as file:
+        lines = [line for line in csv.DictReader(file) if line["measured_peak_reserved_gib"]]
+    errors = {}
+    for line in lines:
+        case = line["memory_measured_in_case"] or line["case_name"]
+        row = by_case[case]
+        measured = next(peak for peak in row.measured if peak.kind == "reserved")
+        formed = _peak(row, closed_form.answer(row.question), measured)
+        share = float(line["measured_peak_reserved_gib"]) * GIB / formed - 1
+        errors[line["row_id"]] = FormError(case, share)
+    return errors
+
+
+def _margin() -> Run:
+    errors, known = form_errors(), {form_errors()[row].case for row in FITTED}
+    measures: dict[str, Setting] = {"margin": FORM_ERROR}
+    for part, is_fitted in (("fitted", True), ("held_out", False)):
+        of = [error for row, error in errors.items() if (row in FITTED) == is_fitted]
+        shares = [error.share for error in of]
+        within = sum(abs(share) <= FORM_ERROR for share in shares)
+        measures |= {f"num_{part}": len(of), f"num_{part}_within": within}
+        measures |= {f"lowest_{part}": min(shares), f"highest_{part}": max(shares)}
+    new = {error.case for error in errors.values()} - known
+    return run(
+        {"fitted": [*FITTED]}, measures | {"num_cases": len(known), "num_new_cases": len(new)}
+    )

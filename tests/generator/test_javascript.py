@@ -1,0 +1,19 @@
+"""Functions of Python as JavaScript: what has no counterpart there."""
+
+import pytest
+
+from proofbook.generator.values import javascript
+from proofbook.generator.values.javascript import script_of
+
+
+def _waits(number):
+    while number > 1:
+        number /= 2
+    return number
+
+
+def test_a_construct_without_a_counterpart_is_refused_at_its_line(monkeypatch):
+    monkeypatch.setattr(javascript, "_OURS", __name__)
+    line = _waits.__code__.co_firstlineno + 1
+    with pytest.raises(ValueError, match=rf"test_javascript.py:{line}: no page computes 'while"):
+        script_of("law", [_waits])

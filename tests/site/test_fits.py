@@ -1,0 +1,106 @@
+"""Does it fit: the page computes what Python computes, and says what would turn a no."""
+
+import random
+
+import pytest
+import yaml
+
+from proofbook.runners.planner.answers.answer import needs, verdict
+from proofbook.runners.planner.answers.architecture import Architecture, model_presets
+from proofbook.runners.planner.answers.closed_form import answer
+from proofbook.runners.planner.answers.question import (
+    PlanError,
+    PlannedModel,
+    Question,
+    TrainingSettings,
+    strategy_of,
+)
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.browser
+
+NUM_DRAWS, MEMORIES = 400, (16e9, 80e9, 640e9)
+ASK = """questions => questions.map(({ model, strategy, ...rest }) => {
+    const { law } = proofbook;
+    const architecture = new law.Architecture(model.architecture);
+    const question = new law.Question(
+        { ...rest, model: { architecture }, strategy: new law.Strategy(strategy) });
+    try { question.check(); } catch ({ message }) { return message; }
+    const answer = law.answer(question);
+    const verdicts = MEMORIES.map((bytes) => law.verdict(answer, bytes));
+    return [law.needs(answer), verdicts, answer.ranks.map(({ at_peak }) => at_peak)];
+})""".replace("MEMORIES", str([*MEMORIES]))
+
+
+@pytest.fixture
+def fits(built_site, open_page):
+    """The page, once its form has been filled."""
+    page = open_page(built_site / "plan.html")
+    page.locator("[data-fits] [role=status]:not(:empty)").wait_for()
+    return page
+
+
+def _drawn(draw, written):
+    """A question of the form's own settings, about a preset of other sizes."""
+    shape = draw.choice([*model_presets().values()]).architecture.model_dump()
+    shape |= {"num_layers": draw.randint(1, 90), "vocabulary": draw.randint(1_000, 300_000)}
+    count = 2 ** draw.randint(0, 7)
+    name = draw.choice([*written["strategies"]]) if count > 1 else "single"
+    training = {"sequence": 2 ** draw.randint(8, 14), "microbatch": draw.randint(1, 4)}
+    training |= {"global_batch": training["microbatch"] * count * draw.randint(1, 2)}
+    for options in written["choices"].values():
+        training |= draw.choice([*options.values()])
+    return Question(
+        model=PlannedModel(name="drawn", architecture=Architecture(**shape)),
+        training=TrainingSettings(**training),
+        strategy=strategy_of(name, count),
+    )
+
+
+def _by_python(question):
+    try:
+        question.check()
+    except PlanError as error:
+        return str(error)
+    made = answer(question)
+    peaks = [rank.at_peak.model_dump() for rank in made.ranks]
+    return [needs(made), [verdict(made, memory) for memory in MEMORIES], peaks]
+
+
+def test_the_page_computes_what_python_computes(fits):
+    page = yaml.safe_load((ROOT / "content" / "planner" / "plan.yml").read_text(encoding="utf-8"))
+    draw, questions = random.Random(85), []
+    while len(questions) < NUM_DRAWS:
+        try:
+            questions.append(_drawn(draw, page["calculator"]))
+        except PlanError:  # a strategy that does not divide so many devices
+            continue
+    by_page = fits.evaluate(ASK, [question.model_dump() for question in questions])
+    assert by_page == [*map(_by_python, questions)]
+    assert sum(isinstance(one, str) for one in by_page) < NUM_DRAWS / 4
+
+
+def test_llama_8b_trains_on_24_gib_by_adapters_alone(fits):
+    said, turns = fits.locator("[data-fits] [role=status]"), fits.locator("[data-turns]")
+    assert said.inner_text().startswith("Does not fit: 1")
+    assert "QLoRA (rank 16, nf4) and full checkpointing" in turns.inner_text()
+    fits.get_by_label("Trained").select_option("QLoRA (rank 16, nf4)")
+    assert "full checkpointing" in turns.inner_text()
+    fits.get_by_label("Activations").select_option("full checkpointing")
+    assert said.inner_text().startswith("Fits: 1")
+    assert turns.inner_text() == ""
+    fits.reload()
+    fits.locator("[data-fits] [role=status]:not(:empty)").wait_for()
+    assert said.inner_text().startswith("Fits: 1")
+
+
+def test_what_the_form_cannot_compute_is_said(fits):
+    said, terms = fits.locator("[data-fits] [role=status]"), fits.locator("[data-term]")
+    fits.locator("summary", has_text="Sizes of the model").click()
+    fits.get_by_label("Attention heads").fill("31")
+    assert said.inner_text().startswith("Enter whole numbers")
+    assert {*terms.all_inner_texts()} == {"–"}
+    fits.get_by_label("Attention heads").fill("32")
+    fits.get_by_label("Devices").select_option("16")
+    fits.get_by_label("Strategy").select_option("TP with SP")
+    assert "16 tensor-parallel ranks do not divide 8 heads of keys and values" in said.inner_text()
