@@ -15,11 +15,6 @@
     python -m runners compare A B              what two machines measured differently
     python -m runners machine                  this machine's folder in fifteen minutes, what is
                                                different there, and how to send it
-    python -m runners lab [NAME]               write a technique, and have it graded
-    python -m runners verify --ranks 4 train.py …
-                                               is your script's update that of one process?
-    python -m runners plan for MODEL           which strategies fit a model on so many devices, and
-                                               which to try first, in a second
 
 Exit codes: 0 every run ended as declared, or everything is the same; 1 a surprise, a difference,
 a simulation that failed, a plan that differs, or a run that could not be measured for want of the
@@ -42,6 +37,7 @@ from pathlib import Path
 from proofbook.runners.core.system.scratch import Scratch
 from proofbook.runners.system import book
 from proofbook.runners.system.errors import FixableError, unknown
+from proofbook.runners.system.offers import Offer, offers
 
 # The module of each command: `add_arguments` says what it takes, `main` returns the exit code. It
 # is imported when the command is called, since most of them load torch.
@@ -53,13 +49,6 @@ COMMANDS = {
     "show": "proofbook.runners.commands.show",
     "compare": "proofbook.runners.commands.compare",
     "machine": "proofbook.runners.commands.machine",
-    "lab": "proofbook.runners.labs.command",
-    "verify": "proofbook.runners.verify.command",
-    "plan": "proofbook.runners.planner.command",
-}
-KEPT = {  # when a command that measures nothing for the book is stopped
-    "lab": "your file is as you saved it",
-    "verify": "nothing was compared",
 }
 PROGRAM = "proofbook" if Path(sys.argv[0]).stem == "proofbook" else "python -m runners"
 
@@ -70,7 +59,9 @@ def main(words: Sequence[str] | None = None) -> int:
     book.enter_book(Path.cwd())
     try:
         if name in ("-h", "--help"):
-            sys.stdout.write(str(__doc__))
+            own, exit_codes, rest = str(__doc__).partition("\nExit codes")
+            usages = "".join(offer.usage for offer in offers())
+            sys.stdout.write(f"{own}{usages}{exit_codes}{rest}")
             sys.stdout.flush()
             return 0
         return _executed(name, others)
@@ -87,13 +78,24 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
 
 
+def _offer(name: str) -> Offer:
+    """What a companion offers with a command; nothing where the command is the runners' own."""
+    return next((offer for offer in offers() if name in offer.commands), Offer())
+
+
 def _executed(name: str, words: Sequence[str]) -> int:
-    if name not in COMMANDS:
-        raise unknown("command", name, COMMANDS)
+    offer = _offer(name)
+    commands = COMMANDS | {own: at for one in offers() for own, at in one.commands.items()}
+    if name not in commands:
+        raise unknown("command", name, commands)
     if name in ("list", "run", "try", "reproduce", "machine") and book.needs_no_torch():
         os.environ.setdefault("PROOFBOOK_DEVICE", "cpu")  # torch alone finds an accelerator
     # `make pages` sets up without torch.
-    elif name not in ("compare", "show", "plan") and importlib.util.find_spec("torch") is None:
+    elif (
+        name not in ("compare", "show")
+        and offer.needs_torch
+        and importlib.util.find_spec("torch") is None
+    ):
         if not (book.ROOT / "pyproject.toml").is_file():
             raise FixableError(
                 "there is no book in this folder, and ours needs torch: go to the folder of a book "
@@ -103,7 +105,7 @@ def _executed(name: str, words: Sequence[str]) -> int:
             "this Python has no torch; run `make torch` once, and call .venv/bin/python"
         )
     with Scratch():  # torch's compiler keeps its files there
-        module = importlib.import_module(COMMANDS[name])
+        module = importlib.import_module(commands[name])
         description = (module.__doc__ or "").partition("\n")[0]
         parser = argparse.ArgumentParser(prog=f"{PROGRAM} {name}", description=description)
         module.add_arguments(parser)
@@ -114,7 +116,7 @@ def _executed(name: str, words: Sequence[str]) -> int:
 def command() -> None:
     """What `proofbook` and `python -m runners` call."""
     sys.path.insert(0, "")  # as under `python -m`: `proofbook plan for mine:build`
-    kept = KEPT.get("".join(sys.argv[1:2]), "what was measured before is kept")
+    kept = _offer("".join(sys.argv[1:2])).stopped or "what was measured before is kept"
     stopping.listen(f"stopped; {kept}")
     stopping.leave(main())
 

@@ -13,7 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -33,12 +35,11 @@ from proofbook.runners.core.trace.fields import (
 )
 from proofbook.runners.core.trace.records import NO_TORCH, Machine, Run, Trace
 from proofbook.runners.plain import measure as plain
-from proofbook.runners.planner.answers.plan_grid import PREFIX, as_trace, experiment_of, read_grid
-from proofbook.runners.planner.answers.published import COMPARISONS, is_stale
-from proofbook.runners.planner.simulated import grid
 from proofbook.runners.session.progress import Progress
 from proofbook.runners.system.book import is_plain
 from proofbook.runners.system.errors import FixableError, unknown
+from proofbook.runners.system.offers import offers
+from proofbook.runners.traces import files
 from proofbook.runners.traces.files import read, read_machine
 from proofbook.runners.traces.summary import how_it_ended
 from proofbook.runners.traces.tolerance import Agreement, compare_field
@@ -52,7 +53,8 @@ class Requested:
     """The runs and fields of one experiment that are measured again."""
 
     trace: Trace  # of the experiment, as the pages show it
-    machine: Machine | None  # that measured the trace; None for plans, which were simulated
+    machine: Machine | None  # that measured the trace; None where nothing was measured
+    again: Any = None  # the module of a companion that computes it again
     # Run and steps by path; a run without steps is compared whole.
     paths: dict[str, tuple[str, Steps]] = field(default_factory=dict)
 
@@ -89,11 +91,8 @@ def main(arguments: argparse.Namespace) -> int:
     held = alone() if any(wanted.machine for wanted in experiments) else nullcontext()
     with held, Launcher(accelerator.kind()) as launcher:
         for wanted in experiments:
-            name = wanted.trace.experiment
-            if name in COMPARISONS:
-                measured = COMPARISONS[name].runs(wanted.runs)
-            elif wanted.machine is None:
-                measured = grid.simulate_again(name, wanted.runs)
+            if wanted.again:
+                measured = wanted.again.runs_again(wanted.trace.experiment, wanted.runs)
             else:
                 measured = _measured(wanted, launcher, Progress())
             verdicts += _compared(wanted, measured)
@@ -127,13 +126,10 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
 
 def _of_page(experiment: str, folder: Path) -> Requested:
     """An experiment as pages show it, with nothing requested of it yet."""
-    if experiment in COMPARISONS:
-        return Requested(read(COMPARISONS[experiment].path), None)
-    if experiment.startswith(PREFIX):
-        plans = {experiment_of(path.stem): path for path in sorted(grid.PLANS.glob("*.json"))}
-        if experiment not in plans:
-            raise unknown("plan", experiment, plans)
-        return Requested(as_trace(read_grid(plans[experiment])), None)
+    for offer in offers():
+        again = import_module(offer.again) if offer.again else None
+        if again and (trace := again.trace_of(experiment)):
+            return Requested(trace, None, again)
     check_name(experiment)
     path = folder / f"{experiment}.json"
     if not path.exists():
@@ -178,7 +174,7 @@ def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict
 
 def _compared(page: Requested, measured: dict[str, Run]) -> Iterator[bool | None]:
     """Print the comparison of each path; yield whether its values are the same."""
-    if is_stale(page.trace):
+    if (page.again or files).is_stale(page.trace):
         _say(f"note: the code of {page.trace.experiment} has changed since the page was made")
     for line in page.otherwise_here():
         _say(f"note: {line}")
