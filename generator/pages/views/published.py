@@ -66,7 +66,7 @@ def published(draft: Draft) -> Iterator[Element | Markup]:
     if page.compiled:
         yield from draft.passage("Compiled runs, apart", page.compiled)
     yield from draft.passage("What was compared, and how", page.selection)
-    yield from draft.passage("The margin of closed forms", page.margin)
+    yield from draft.passage("Margin", page.margin)
     yield Aside(Markup(
         "To repeat these simulations: "
         "<code>.venv/bin/python -m runners plan check plan_published</code>"
