@@ -42,6 +42,7 @@ from proofbook.runners.planner.answers.question import (
     strategy_of,
 )
 from proofbook.runners.planner.answers.search import (
+    BY_MEMORY,
     Shortlist,
     choice_lines,
     choose,
@@ -206,10 +207,10 @@ def _how_many(
 def _search(question: Question, cluster: Cluster, memory: float, asked: argparse.Namespace) -> int:
     """Print whether any layout fits, which to try first, and what would turn a no."""
     listed = shortlist(question, cluster, memory)
-    fitting = listed.fitting or listed.marginal
+    fitting = listed.fitting or sorted(listed.marginal, key=BY_MEMORY)
     lines = [_title(question, asked, memory), f"{'fits:':<19}{_verdict(listed, memory)}"]
     if not listed.fitting:
-        turned = how_many.changes_that_fit(question, cluster, memory)
+        turned = how_many.changes_that_fit(question, cluster, memory, listed.smallest)
         heads = ["it fits with:", *[""] * len(turned)]
         lines += [f"{head:<19}{what}" for head, what in zip(heads, turned, strict=False)]
     if fitting:
@@ -221,7 +222,7 @@ def _search(question: Question, cluster: Cluster, memory: float, asked: argparse
         lines += _table(_simulated(asked_of, cluster, memory), len(asked_of))
     elif fitting:
         lines += _table(fitting, MOST_LISTED)
-    _print(lines, fitting or [listed.least], asked)
+    _print(lines, fitting or listed.smallest[:1], asked)
     return 0 if listed.fitting else 1
 
 
@@ -231,12 +232,13 @@ def _verdict(listed: Shortlist, memory: float) -> str:
     if listed.fitting:
         return f"yes, by closed forms with a margin of {margin}; {tried}"
     if listed.marginal:
-        adapts = listed.least.answer.question.training.adapter_rank
+        adapts = listed.smallest[0].answer.question.training.adapter_rank
         tells = "" if adapts else "; --simulate 1 tells"
         return f"perhaps: within the margin of closed forms, {margin}{tells}; {tried}"
-    least = listed.least
+    least = listed.smallest[0]
     size = f"{least.needed_bytes / GIB:.1f} of {memory / GIB:.4g} GiB"
-    return f"no; what needs least, {least.name}, needs {size}; {tried}"
+    more = "; how many it takes: leave out --devices"
+    return f"no; what needs least, {least.name}, needs {size}{more}; {tried}"
 
 
 def _compare(question: Question, cluster: Cluster, memory: float, asked: argparse.Namespace) -> int:
@@ -320,12 +322,13 @@ def _title(
     batch = "one microbatch for each device" if is_open else f"{training.global_batch} ({tokens})"
     if not asked.global_batch:
         batch += ", assumed: name --global-batch"
+    recomputed = f"checkpointing {training.checkpointing}" + ", or more" * (not asked.strategies)
     trained = f", LoRA of rank {training.adapter_rank} on weights of {training.frozen_bits} bits"
     return (
         f"{question.model.name}{_parameters(question.model)}, on {devices} of "
         f"{memory / GIB:.4g} GiB{kind}, sequence {training.sequence}, microbatch "
         f"{training.microbatch}, {training.precision}{trained * (training.adapter_rank > 0)}, "
-        f"{training.optimizer}, checkpointing {training.checkpointing}, global batch {batch}"
+        f"{training.optimizer}, {recomputed}, global batch {batch}"
     )
 
 

@@ -16,7 +16,8 @@ from proofbook.runners.planner.answers.question import (
 
 # No cluster, training or device comes near; more is a slip of the keyboard, and long to compute.
 MOST_DEVICES, MOST_TOKENS, MOST_CHUNKS = 131_072, 100_000_000, 1024
-MOST_GIB, LEAST_FLOPS, MOST_FLOPS, MOST_RANK = 1e6, 1e12, 1e18, 4096
+MOST_MEMORY = 4096.0  # GiB of a device
+MOST_RATE, LEAST_FLOPS, MOST_FLOPS, MOST_RANK = 1e6, 1e12, 1e18, 4096
 _OTHER_PRECISIONS = {
     "fp16": "it takes the memory of autocast: name that",
     "fp8": "only products would be in 8 bits, and all states as in bf16-mixed: name that",
@@ -27,7 +28,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what a question states: the devices, the training, the strategies."""
     add = parser.add_argument_group("devices").add_argument
     add("--gpu", metavar="NAME", help=f"default: h100; {', '.join(gpus())}")
-    add("--devices", type=_mesh, metavar="[NODES×]N", help="such as 8 or 2x8")
+    add(
+        "--devices",
+        type=_mesh,
+        metavar="[NODES×]N",
+        help="such as 8 or 2x8; default: how many it takes",
+    )
     add("--memory", type=_gib, metavar="GIB", help="of a device; default: the GPU's")
     add("--flops", type=_flops, help="of a device a second, such as 989e12; default: the GPU's")
     links = "GB/s that a device sends within its node, and a node to others; default: the GPU's"
@@ -88,7 +94,12 @@ def _links(text: str) -> tuple[float, float]:
 
 
 def _gib(text: str) -> float:
-    return _size(text.casefold().removesuffix("b").removesuffix("i").removesuffix("g").strip())
+    number = text.casefold().removesuffix("b").removesuffix("i").removesuffix("g").strip()
+    try:
+        return _size(number, MOST_MEMORY)
+    except argparse.ArgumentTypeError:
+        says = f"{text!r} is no memory of a device in GiB, such as 80 (at most {MOST_MEMORY:g})"
+        raise argparse.ArgumentTypeError(says) from None
 
 
 def _flops(text: str) -> float:
@@ -100,7 +111,7 @@ def _flops(text: str) -> float:
     return rate
 
 
-def _size(text: str, most: float = MOST_GIB) -> float:
+def _size(text: str, most: float = MOST_RATE) -> float:
     try:
         number = float(text)
     except ValueError:

@@ -150,8 +150,8 @@ def test_what_needs_far_too_much_is_not_listed_and_the_least_is_known():
     listed = shortlist(single("llama-70b", global_batch=8), Cluster(1, 8, *RATES), 80 * GIB)
     assert not listed.fitting
     assert not listed.marginal
-    assert listed.least.needed_bytes > 80 * GIB
-    assert listed.least.answer.question.training.checkpointing == "all"
+    assert listed.smallest[0].needed_bytes > 80 * GIB
+    assert listed.smallest[0].answer.question.training.checkpointing == "all"
 
 
 def test_a_batch_that_no_strategy_divides_is_refused():
@@ -201,9 +201,15 @@ def test_fewer_devices_than_the_smallest_number_do_not_fit():
         assert layout_of(less.answer, half, memory).verdict != "fits"
 
 
+def changes_of(question, cluster, memory):
+    return changes_that_fit(
+        question, cluster, memory, shortlist(question, cluster, memory).smallest
+    )
+
+
 def test_a_setting_that_turns_a_no_is_named():
-    said = changes_that_fit(single("llama-70b", global_batch=8), Cluster(1, 8, *RATES), 80 * GIB)
+    said = changes_of(single("llama-70b", global_batch=8), Cluster(1, 8, *RATES), 80 * GIB)
     assert any(line.startswith("--precision bf16: ") for line in said)
     consumer = Cluster(1, 1, 165e12, 32e9, 25e9)
-    said = changes_that_fit(single("llama-8b"), consumer, 24 * GIB)
+    said = changes_of(single("llama-8b"), consumer, 24 * GIB)
     assert [line.partition(":")[0] for line in said] == ["--lora 16 --frozen-bits 4"]

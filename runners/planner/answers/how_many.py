@@ -5,7 +5,7 @@ smallest number of devices that fits; and changes of a training with which it fi
 there are; all by closed forms. No torch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -81,20 +81,24 @@ def least_lines(minima: list[FewestDevices], memory_bytes: float) -> list[str]:
 # --- changes of the training with which it fits
 
 
-def changes_that_fit(question: Question, cluster: Cluster, memory_bytes: float) -> list[str]:
+def changes_that_fit(
+    question: Question, cluster: Cluster, memory_bytes: float, smallest: Sequence[Layout]
+) -> list[str]:
     """Lines of options that make a layout fit: bf16, adam8bit, loss chunks, sequence, LoRA.
 
-    Each setting alone, and the longest sample; where none is enough, all settings together.
+    Each setting alone, and the longest sample; where none is enough, all settings together. Of
+    strategies those of `smallest`, which need least memory without a change.
     """
+    strategies = [layout.answer.question.strategy for layout in smallest]
 
     def tried(fields: dict[str, object]) -> list[str]:
         settings = question.training.model_copy(update=fields)
         changed = question.model_copy(update={"training": settings})
         with suppress(PlanError):
-            for layout in sorted(shortlist(changed, cluster, memory_bytes).fitting, key=BY_MEMORY):
-                return [
-                    f"{_options(fields)}: {layout.name} needs {layout.needed_bytes / GIB:.1f} GiB"
-                ]
+            found = shortlist(changed, cluster, memory_bytes, strategies).fitting
+            for layout in sorted(found, key=BY_MEMORY):
+                size = f"{layout.needed_bytes / GIB:.1f} GiB"
+                return [f"{_options(fields)}: {layout.name} needs {size}"]
         return []
 
     def longest(fields: dict[str, object]) -> list[str]:

@@ -195,11 +195,22 @@ class Question(Record):
     def ranks(self) -> list[int]:
         """The ranks to simulate: the first of the pipeline's first, second and last position.
 
-        Inner ranks send both ways; the second has as many layers and microbatches as any of them.
+        Inner ranks send both ways. The second has as many microbatches as any of them; where layers
+        differ, the inner rank with most parameters is one, too.
         """
         stages = self.strategy.pipeline
         each = self.strategy.num_devices // stages
-        return [stage * each for stage in sorted({0, min(1, stages - 1), stages - 1})]
+        sizes = [self._parameters_of(stage) for stage in range(1, stages - 1)]
+        fullest = 1 + sizes.index(max(sizes)) if sizes else 0
+        return [stage * each for stage in sorted({0, min(1, stages - 1), fullest, stages - 1})]
+
+    def _parameters_of(self, rank: int) -> float:
+        """Parameters of the layers of a pipeline's rank."""
+        shape = self.model.architecture
+        if shape is None:
+            return 0
+        layers = [n for s in self.strategy.stages_of(rank) for n in self.layers_of(s)]
+        return sum(shape.parameters_of_layer(n) for n in layers)
 
     def layers_of(self, stage: int) -> range:
         """The range of a stage's layers: as many as the strategy lists, else split evenly."""

@@ -29,6 +29,7 @@ TO_MEASURE = 3  # strategies that a choice names
 MICROBATCHES = (1, 2, 4, 8)  # times the smallest
 STAGES = (1, 2, 4, 8, 16)
 PART = 4096  # tokens of a sample below which no ranks divide it
+MOST_SMALL = 16  # strategies that are tried again with other settings
 BY_MEMORY = attrgetter("needed_bytes")
 
 
@@ -99,7 +100,7 @@ class Shortlist(NamedTuple):
 
     fitting: list[Layout]  # in the order of the rule
     marginal: list[Layout]  # that fit but for the margin, in the same order
-    least: Layout  # needs the least memory, or fits
+    smallest: list[Layout]  # of different strategies, those that need least, or fit
     num_strategies: int  # of which layouts were tried
 
 
@@ -120,7 +121,7 @@ def shortlist(
         tried = strategies(cluster, shape, training.sequence)
     valid = valid_strategies(question, tried)
     once, often = ([s for s in valid if (s.chunks > 1) == is_often] for is_often in (False, True))
-    found, least = list[Layout](), list[Layout]()
+    found, least = list[Layout](), dict[str, Layout]()
     for checkpointing in RECOMPUTATION[RECOMPUTATION.index(training.checkpointing) :]:
         for some in (once, often):
             for strategy in some if _num_fitting(found) < TO_MEASURE else ():
@@ -128,13 +129,15 @@ def shortlist(
                 asked = question.model_copy(update={"training": settings, "strategy": strategy})
                 may = [*_until_too_much(asked, cluster, memory_bytes)]
                 found += [layout for layout in may if layout.verdict != "no"]
-                least = [min([*may, *least], key=BY_MEMORY)]
+                known = [least[strategy.name]] if strategy.name in least else []
+                least[strategy.name] = min([*may, *known], key=BY_MEMORY)
     found.sort(key=lambda layout: layout.priority)
     fitting, marginal = (
         [layout for layout in found if layout.verdict == verdict]
         for verdict in ("fits", "marginal")
     )
-    return Shortlist(fitting, marginal, least[0], len(valid))
+    smallest = sorted(least.values(), key=BY_MEMORY)[:MOST_SMALL]
+    return Shortlist(fitting, marginal, smallest, len(valid))
 
 
 def _num_fitting(found: Iterable[Layout]) -> int:
@@ -223,7 +226,11 @@ def _known(*, is_ordered: bool) -> str:
         f"{sizes} {KNOWN_TO} devices the rule's first layout was within 10 % of the fastest on "
         f"{counts['num_near']} of {counts['num_clusters']} published clusters"
     )
-    return known if is_ordered else f"not known; {known}; these fit, in the order of their memory"
+    return (
+        known
+        if is_ordered
+        else f"not known; {known}; the smallest of each strategy come first, then the others"
+    )
 
 
 def _reasons(layout: Layout, memory_bytes: float) -> list[str]:
@@ -231,8 +238,8 @@ def _reasons(layout: Layout, memory_bytes: float) -> list[str]:
     lines = [f"  needs {used}: {memory_words(layout)}"]
     lines.append(f"  a step takes at least {bounds.at_least:.3g} s, by {bounds.bottleneck}")
     if sending := bounds.sending:
-        hidden = "hidden" if layout.is_hidden else "not hidden"
+        best = "at best beside" if layout.is_hidden else "longer than"
         lines.append(
-            f"  sending takes {sending:.3g} s, {hidden} by {bounds.computing:.3g} s of computing"
+            f"  sending takes {sending:.3g} s, {best} {bounds.computing:.3g} s of computing"
         )
     return lines
