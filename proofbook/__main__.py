@@ -24,7 +24,7 @@ def command() -> None:
 
     name = next(iter(sys.argv[1:]), "")
     if name in ("", "-h", "--help"):
-        *_, others = str(runners.__doc__).partition("\n\n")
+        *_, others = runners.usage().partition("\n\n")
         # The program's name is shorter by eight characters, so what continues a line moves left.
         others = others.replace("python -m runners", "proofbook").replace(f"\n{'':8}", "\n")
         sys.stdout.write(f"{__doc__}\n{others}")
@@ -32,7 +32,7 @@ def command() -> None:
     if name == "--version":
         print("proofbook", metadata.version("proofbook"))
         stopping.leave(0)
-    if name not in runners.COMMANDS and not nearest(name, runners.COMMANDS):
+    if name not in runners.commands() and not nearest(name, runners.commands()):
         if not util.find_spec("mkdocs"):
             lacks = "this Python lacks what builds books: pip install 'proofbook[book]'"
             print(lacks, file=sys.stderr)

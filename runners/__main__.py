@@ -59,9 +59,7 @@ def main(words: Sequence[str] | None = None) -> int:
     book.enter_book(Path.cwd())
     try:
         if name in ("-h", "--help"):
-            own, exit_codes, rest = str(__doc__).partition("\nExit codes")
-            usages = "".join(offer.usage for offer in offers())
-            sys.stdout.write(f"{own}{usages}{exit_codes}{rest}")
+            sys.stdout.write(usage())
             sys.stdout.flush()
             return 0
         return _executed(name, others)
@@ -78,6 +76,17 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
 
 
+def usage() -> str:
+    """What `--help` prints."""
+    own, exit_codes, rest = str(__doc__).partition("\nExit codes")
+    return "".join([own, *(offer.usage for offer in offers()), exit_codes, rest])
+
+
+def commands() -> dict[str, str]:
+    """The module of each command, companions' among them."""
+    return COMMANDS | {name: at for offer in offers() for name, at in offer.commands.items()}
+
+
 def _offer(name: str) -> Offer:
     """What a companion offers with a command; nothing where the command is the runners' own."""
     return next((offer for offer in offers() if name in offer.commands), Offer())
@@ -85,9 +94,8 @@ def _offer(name: str) -> Offer:
 
 def _executed(name: str, words: Sequence[str]) -> int:
     offer = _offer(name)
-    commands = COMMANDS | {own: at for one in offers() for own, at in one.commands.items()}
-    if name not in commands:
-        raise unknown("command", name, commands)
+    if name not in commands():
+        raise unknown("command", name, commands())
     if name in ("list", "run", "try", "reproduce", "machine") and book.needs_no_torch():
         os.environ.setdefault("PROOFBOOK_DEVICE", "cpu")  # torch alone finds an accelerator
     # `make pages` sets up without torch.
@@ -105,7 +113,7 @@ def _executed(name: str, words: Sequence[str]) -> int:
             "this Python has no torch; run `make torch` once, and call .venv/bin/python"
         )
     with Scratch():  # torch's compiler keeps its files there
-        module = importlib.import_module(commands[name])
+        module = importlib.import_module(commands()[name])
         description = (module.__doc__ or "").partition("\n")[0]
         parser = argparse.ArgumentParser(prog=f"{PROGRAM} {name}", description=description)
         module.add_arguments(parser)

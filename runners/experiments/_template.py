@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from proofbook.runners.api import Count, Declaration, RunSettings, closed_form
-from proofbook.runners.api.ranks import Rank
+from proofbook.runners.training.rank import Rank
 
 
 def train(rank: Rank[Settings]) -> None:

@@ -20,9 +20,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from proofbook.runners.api import Count, CountOrZero, Declaration, RunSettings, Setting
-from proofbook.runners.api.ranks import Rank, links
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
 from proofbook.runners.training import delay
+from proofbook.runners.training.rank import Rank, links
 from proofbook.runners.training.transfers import in_turns, join_group
 
 

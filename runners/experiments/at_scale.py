@@ -18,8 +18,8 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from proofbook.runners.api import Count, Declaration, Setting
-from proofbook.runners.api.ranks import FakeMemoryMeter, Rank, local, wait_until_idle
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, TransformerSettings, TransformerShape
+from proofbook.runners.training.rank import FakeMemoryMeter, Rank, local, wait_until_idle
 from proofbook.runners.training.split import groups_of_a_kind, shard_blocks, split_transformer
 from proofbook.runners.training.transformer_model import SmallGPT, next_token_loss
 

@@ -21,11 +21,11 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import vector_to_parameters
 
 from proofbook.runners.api import Count, Declaration, closed_form
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.training_settings import BatchSettings
 from proofbook.runners.training import steps
 from proofbook.runners.training.follow import follow_split
 from proofbook.runners.training.networks import flat, flat_gradient, gradients_of
+from proofbook.runners.training.rank import Rank
 from proofbook.runners.training.teacher import Samples
 
 

@@ -22,10 +22,10 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from proofbook.runners.api import Count, CountOrZero, Declaration, Factor, Setting
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
 from proofbook.runners.closed_forms.training_settings import StackSettings
 from proofbook.runners.training.networks import average, gradients_of
+from proofbook.runners.training.rank import Rank
 from proofbook.runners.training.steps import random_samples, replica_of, stack_for
 
 

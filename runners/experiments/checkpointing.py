@@ -19,9 +19,9 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
 from proofbook.runners.api import Count, Declaration, Factor, PassName, Setting
-from proofbook.runners.api.ranks import Rank, parameter_digest
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
 from proofbook.runners.closed_forms.training_settings import StackSettings
+from proofbook.runners.training.rank import Rank, parameter_digest
 from proofbook.runners.training.steps import sgd_steps, step_on_samples
 
 

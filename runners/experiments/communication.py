@@ -19,8 +19,8 @@ import torch
 import torch.distributed as dist
 
 from proofbook.runners.api import Count, Declaration, RunSettings, Setting
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
+from proofbook.runners.training.rank import Rank
 from proofbook.runners.training.transfers import fit, in_turns, sent
 
 

@@ -28,8 +28,8 @@ from proofbook.runners.api import (
     Setting,
     Settled,
 )
-from proofbook.runners.api.ranks import NUM_METERED_STEPS, AxisMeter, Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
+from proofbook.runners.training.rank import NUM_METERED_STEPS, AxisMeter, Rank
 
 
 def _experts_by_place(settings: Settings, num_tokens: int) -> Tensor:

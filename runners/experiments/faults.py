@@ -33,10 +33,10 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.fsdp import fully_shard
 
 from proofbook.runners.api import Count, CountOrZero, Declaration, Factor, RunSettings, Setting
-from proofbook.runners.api.ranks import Rank, end_with, parameter_digest
 from proofbook.runners.closed_forms import checkpoint_interval as on_paper
 from proofbook.runners.closed_forms.training_settings import StackSettings
 from proofbook.runners.training.networks import description
+from proofbook.runners.training.rank import Rank, end_with, parameter_digest
 from proofbook.runners.training.transfers import join_group
 
 

@@ -16,11 +16,11 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from proofbook.runners.api import Count, Declaration, Factor, FactorOrZero, closed_form
-from proofbook.runners.api.ranks import Rank, local
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
 from proofbook.runners.closed_forms.training_settings import TeacherSettings
 from proofbook.runners.training import steps
 from proofbook.runners.training.networks import flat
+from proofbook.runners.training.rank import Rank, local
 from proofbook.runners.training.teacher import Lesson, Samples
 
 

@@ -26,11 +26,11 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from proofbook.runners.api import Count, Declaration, Factor, RunSettings, Setting
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
 from proofbook.runners.closed_forms.training_settings import GlobalBatchSettings, StackSettings
 from proofbook.runners.training import steps
 from proofbook.runners.training.networks import flat_gradient, mlp
+from proofbook.runners.training.rank import Rank
 from proofbook.runners.training.transformer_model import SmallGPT, TransformerShape, next_token_loss
 
 

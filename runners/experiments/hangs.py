@@ -27,7 +27,7 @@ from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
 from proofbook.runners.api import Count, CountOrZero, Death, Declaration, Factor, RunSettings
-from proofbook.runners.api.ranks import Rank
+from proofbook.runners.training.rank import Rank
 from proofbook.runners.training.steps import of_all_ranks
 from proofbook.runners.training.transfers import join_group
 

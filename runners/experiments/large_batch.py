@@ -17,9 +17,9 @@ import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
 from proofbook.runners.api import Count, Declaration, Factor, RunSettings, Setting
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
 from proofbook.runners.training.networks import residual_mlp
+from proofbook.runners.training.rank import Rank
 from proofbook.runners.training.steps import batch_of, shard_of, stack_for, validate
 from proofbook.runners.training.teacher import Samples, largest_feature
 

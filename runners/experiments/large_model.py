@@ -20,9 +20,9 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.functional import cross_entropy
 
 from proofbook.runners.api import Count, Declaration, Factor, RunSettings, Setting, Status
-from proofbook.runners.api.ranks import Rank, local
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, layer_parameters
 from proofbook.runners.training.networks import description, grade, mlp
+from proofbook.runners.training.rank import Rank, local
 from proofbook.runners.training.stages import back_through_stage, through_stage
 from proofbook.runners.training.steps import batch_of, replica_of, shard_layers, validate
 from proofbook.runners.training.teacher import Lesson, Samples, scaled, teach

@@ -22,9 +22,9 @@ import torch.distributed as dist
 from torch.nn.utils import clip_grad_norm_
 
 from proofbook.runners.api import Count, Declaration, Factor, Seconds, Setting
-from proofbook.runners.api.ranks import NUM_METERED_STEPS, AxisMeter, Rank, local
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, TransformerSettings
 from proofbook.runners.training.composed import Training, mesh_of
+from proofbook.runners.training.rank import NUM_METERED_STEPS, AxisMeter, Rank, local
 from proofbook.runners.training.split import own_part
 from proofbook.runners.training.steps import of_all_ranks
 

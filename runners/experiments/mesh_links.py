@@ -17,9 +17,9 @@ import torch
 import torch.distributed as dist
 
 from proofbook.runners.api import Count, CountOrZero, Declaration, RunSettings, Setting, Settled
-from proofbook.runners.api.ranks import Rank, links
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
 from proofbook.runners.closed_forms.steps import share_bytes
+from proofbook.runners.training.rank import Rank, links
 from proofbook.runners.training.transfers import join_group
 
 MEGABIT = 1_000_000

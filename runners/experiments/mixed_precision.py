@@ -20,10 +20,10 @@ from torch.amp import GradScaler
 from torch.nn.functional import cross_entropy
 
 from proofbook.runners.api import Count, Declaration, Factor, Setting
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
 from proofbook.runners.closed_forms.training_settings import StackSettings
 from proofbook.runners.training.networks import flat, flat_gradient
+from proofbook.runners.training.rank import Rank
 from proofbook.runners.training.steps import stack_for
 
 

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from proofbook.runners.api import Count, Declaration, Factor, FactorOrZero, Setting, closed_form
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.training_settings import TeacherSettings
 from proofbook.runners.training import steps
 from proofbook.runners.training.networks import (
@@ -27,6 +26,7 @@ from proofbook.runners.training.networks import (
     grade,
     gradients_of,
 )
+from proofbook.runners.training.rank import Rank
 from proofbook.runners.training.stages import through_stage
 from proofbook.runners.training.teacher import Lesson, Samples
 

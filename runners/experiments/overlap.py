@@ -31,11 +31,11 @@ from proofbook.runners.api import (
     Settled,
     closed_form,
 )
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
 from proofbook.runners.closed_forms.steps import ring_bytes
 from proofbook.runners.closed_forms.training_settings import StackSettings
 from proofbook.runners.training.networks import average, gradients_of
+from proofbook.runners.training.rank import Rank
 
 
 def ddp(rank: Rank[Settings]) -> None:

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from torch.distributed import pipelining
 
 from proofbook.runners.api import Count, Declaration, Factor, RunSettings, Seconds, Setting
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
 from proofbook.runners.training.networks import ResidualLayer, description, flat_gradient
+from proofbook.runners.training.rank import Rank
 from proofbook.runners.training.steps import sgd_steps
 
 

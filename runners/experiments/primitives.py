@@ -16,8 +16,8 @@ import torch
 import torch.distributed as dist
 
 from proofbook.runners.api import Count, Declaration, RunSettings
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
+from proofbook.runners.training.rank import Rank
 
 
 def compute(rank: Rank[LayerSettings]) -> None:

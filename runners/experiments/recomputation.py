@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint_sequential
 
 from proofbook.runners.api import Count, Declaration, Factor, Setting, closed_form
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
 from proofbook.runners.closed_forms.training_settings import StackSettings
+from proofbook.runners.training.rank import Rank
 from proofbook.runners.training.steps import sgd_steps, stack_for, step_on_samples
 
 

@@ -23,11 +23,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler, TensorDataset
 
 from proofbook.runners.api import Count, CountOrZero, Declaration, RunSettings, Setting, closed_form
-from proofbook.runners.api.ranks import Rank, parameter_digest
 from proofbook.runners.closed_forms.training_settings import FourClassSettings, GlobalBatchSettings
 from proofbook.runners.training import steps
 from proofbook.runners.training.follow import compare_replicas, follow_replica, show_step
 from proofbook.runners.training.networks import flat, flat_gradient, mlp
+from proofbook.runners.training.rank import Rank, parameter_digest
 from proofbook.runners.training.teacher import Lesson, scaled
 
 LINE = "epoch {epoch}: loss {loss:.4f} on rank 0"

@@ -37,11 +37,11 @@ from proofbook.runners.api import (
     Settled,
     closed_form,
 )
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
 from proofbook.runners.closed_forms.training_settings import SharedBatchSettings, StackSettings
 from proofbook.runners.training import steps
 from proofbook.runners.training.networks import description, mlp
+from proofbook.runners.training.rank import Rank
 from proofbook.runners.training.stages import back_through_stage, through_stage
 from proofbook.runners.training.transfers import fit, in_turns, sent
 

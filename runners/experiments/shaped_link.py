@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from proofbook.runners.api import NUM_SETTLING_STEPS, Count, Declaration, Factor, Setting, Settled
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
 from proofbook.runners.closed_forms.steps import ring_bytes
 from proofbook.runners.closed_forms.training_settings import StackSettings
 from proofbook.runners.training.networks import copy_row, flat_gradient, gradients_of
+from proofbook.runners.training.rank import Rank
 from proofbook.runners.training.steps import replica_of, stack_for
 from proofbook.runners.training.transfers import seconds_alone, sent
 

@@ -23,9 +23,9 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 from proofbook.runners.api import Count, Declaration, Factor, RunSettings, Setting
-from proofbook.runners.api.ranks import Rank, local, wait_until_idle
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, layer_parameters
 from proofbook.runners.training.networks import description, mlp
+from proofbook.runners.training.rank import Rank, local, wait_until_idle
 from proofbook.runners.training.split import own_part
 from proofbook.runners.training.steps import random_samples, replica_of
 

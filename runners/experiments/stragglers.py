@@ -30,10 +30,10 @@ from proofbook.runners.api import (
     Setting,
     closed_form,
 )
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.training_settings import FourClassSettings
 from proofbook.runners.training import steps
 from proofbook.runners.training.networks import average, gradients_of
+from proofbook.runners.training.rank import Rank
 from proofbook.runners.training.teacher import Samples
 
 

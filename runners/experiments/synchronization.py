@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from proofbook.runners.api import Count, CountOrZero, Declaration, Factor, RunSettings, closed_form
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import mlp_parameters
 from proofbook.runners.closed_forms.training_settings import (
     FourClassSettings,
@@ -30,6 +29,7 @@ from proofbook.runners.closed_forms.training_settings import (
 )
 from proofbook.runners.training import steps
 from proofbook.runners.training.networks import average, copy_row, flat, flat_gradient, gradients_of
+from proofbook.runners.training.rank import Rank
 from proofbook.runners.training.teacher import Samples
 
 

@@ -18,9 +18,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from proofbook.runners.api import Count, Declaration, RunSettings, Setting, Settled, closed_form
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES
 from proofbook.runners.closed_forms.steps import ring_bytes
+from proofbook.runners.training.rank import Rank
 
 
 def pairs(rank: Rank[Settings]) -> None:

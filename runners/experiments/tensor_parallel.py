@@ -28,9 +28,9 @@ from torch.distributed.tensor.parallel import (
 )
 
 from proofbook.runners.api import Count, Declaration, Factor, RunSettings, Setting, closed_form
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, TransformerShape
 from proofbook.runners.training.networks import described, gradients_of
+from proofbook.runners.training.rank import Rank
 from proofbook.runners.training.split import block_plan, groups_of_a_kind
 from proofbook.runners.training.transformer_model import GPTBlock
 

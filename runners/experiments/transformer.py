@@ -19,9 +19,9 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import parallelize_module
 
 from proofbook.runners.api import Count, Declaration, Factor, Setting
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import FLOAT_BYTES, VOCABULARY, TransformerSettings
 from proofbook.runners.training.networks import grade
+from proofbook.runners.training.rank import Rank
 from proofbook.runners.training.split import blocks_plan, shard_blocks
 from proofbook.runners.training.stages import back_through_stage, through_stage
 from proofbook.runners.training.steps import of_all_ranks, replica_of

@@ -22,7 +22,7 @@ from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from proofbook.runners.api.ranks import Rank, local
+from proofbook.runners.training.rank import Rank, local
 from proofbook.runners.training.split import block_plan, groups_of_a_kind, own_part
 from proofbook.runners.training.transformer_model import (
     GPTBlock,

@@ -21,7 +21,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from proofbook.runners.api.ranks import LinkError, address
+from proofbook.runners.training.rank import LinkError, address
 
 INTERFACE = "delayed0"
 _PORT = 40213

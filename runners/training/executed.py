@@ -13,8 +13,8 @@ import torch.distributed as dist
 from torch import nn
 
 from proofbook.runners.api import ROOT, PredictionStep, Setting
-from proofbook.runners.api.ranks import Rank, parameter_digest
 from proofbook.runners.closed_forms.training_settings import ProgramSettings
+from proofbook.runners.training.rank import Rank, parameter_digest
 
 # gloo's worker threads need Python's lock to drop a finished work, and a group that is destroyed
 # waits for its threads without giving that lock up: destroyed at once, it can wait for ever.

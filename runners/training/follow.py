@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from proofbook.runners.api import Setting
-from proofbook.runners.api.ranks import Rank, first_values, parameter_digest
 from proofbook.runners.training.networks import flat
+from proofbook.runners.training.rank import Rank, first_values, parameter_digest
 from proofbook.runners.training.steps import of_all_ranks, validate
 from proofbook.runners.training.teacher import Samples
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofbook.runners.api.ranks import Rank
+from proofbook.runners.training.rank import Rank
 
 
 def through_stage(

@@ -10,9 +10,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from proofbook.runners.api.ranks import Rank, parameter_digest
 from proofbook.runners.closed_forms.training_settings import HiddenLayerSettings, TeacherSettings
 from proofbook.runners.training.networks import description, grade, mlp
+from proofbook.runners.training.rank import Rank, parameter_digest
 from proofbook.runners.training.teacher import Lesson, Samples, scaled, teach
 
 T = TypeVar("T")

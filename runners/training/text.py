@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from proofbook.runners.api import ROOT
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import VOCABULARY
+from proofbook.runners.training.rank import Rank
 
 TRAINING = "content/text/training.txt"
 HELD_OUT = "content/text/held_out.txt"

@@ -9,7 +9,7 @@ import numpy as np
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
-from proofbook.runners.api.ranks import Rank
+from proofbook.runners.training.rank import Rank
 
 
 def fit(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:

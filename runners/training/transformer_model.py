@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from proofbook.runners.api.ranks import Rank
 from proofbook.runners.closed_forms.shape import TransformerShape as TransformerShape
+from proofbook.runners.training.rank import Rank
 
 
 class CausalAttention(nn.Module):

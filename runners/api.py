@@ -1,7 +1,8 @@
 """What a file of experiments may take from here: how runs are declared. No torch.
 
-A run itself takes `Rank` and its meters from `runners.api.ranks`. Both modules pass on names alone,
-so a digest covers where each comes from. What else lies in `runners` may change in any release.
+A run itself takes `Rank` and its meters from `runners.training.rank`. Both modules pass on names
+alone, so a digest covers where each comes from. What else lies in `runners` may change in any
+release.
 """
 
 from proofbook.runners.core.declared.experiment import Declaration, PassName
