@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel
 
 _OURS = "proofbook."
-_RENAMED = {"startswith": "startsWith", "endswith": "endsWith"}
+_RENAMED = {"startswith": "startsWith", "endswith": "endsWith", "index": "indexOf"}
 # What becomes of a node, by its class: of each part its own JavaScript, of a sign its name.
 _SHAPES = {
     "Assert": "", "Pass": "", "Expr": "{value};", "Return": "return {value};",
