@@ -26,8 +26,6 @@ def test_on_a_phone_no_table_of_plans_is_cut_and_a_key_copies_code_as_written(
     for name in ("plan", "plan/llama_8b", "plan/mixtral_8x7b"):
         page.goto((built_site / f"{name}.html").as_uri())
         assert page.locator(".pb-scroll").evaluate_all(CUT) == [], name
-    page.goto((built_site / "plan.html").as_uri())
-    _copies(page, page.locator(".md-code__button:visible").first)
     page.goto((built_site / "topics/ddp/learn.html").as_uri())
     page.locator("pre > .pb-lines").first.scroll_into_view_if_needed()
     _copies(page, page.locator("pre:has(> .pb-lines) .md-code__button").first)  # no line numbers

@@ -185,7 +185,7 @@ def plan(draft: Draft) -> Parts:
             '<p>How far such plans are off: <a href="plan/published.html">Published measurements, '
             "and their simulations</a></p>"
         )
-    yield draft.heading(2, "Plan your own model")
+    yield draft.heading(3, "Plan your own model")
     yield Block([draft.prose(own.own), draft.program(own.program)], "pb-command")
 
 
