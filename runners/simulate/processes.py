@@ -8,7 +8,6 @@ import importlib
 import multiprocessing
 import platform
 import signal
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,7 +17,7 @@ from typing import TypeVar
 
 from proofbook.runners.core.system import accelerator
 from proofbook.runners.system import stopping
-from proofbook.runners.system.progress_lines import say
+from proofbook.runners.system.progress_lines import Patience
 
 # Processes are forked where that is safe: then they share torch, which is loaded once.
 FORKS = platform.system() == "Linux"
@@ -42,7 +41,7 @@ def results(
     """
     if arguments and FORKS:
         prepare()
-    progress, waiting = _Progress(), list(enumerate(arguments))
+    patience, waiting = Patience(WORD_SECONDS), list(enumerate(arguments))
     running: dict[int, tuple[BaseProcess, Connection]] = {}
     ended: dict[int, Result] = {}
     try:
@@ -51,7 +50,7 @@ def results(
                 place, argument = waiting.pop(0)
                 running[place] = _started(partial(work, argument))
             wait([receiving for _, receiving in running.values()], WORD_SECONDS)
-            progress.tell(f"{len(ended)}/{len(arguments)} {what}")
+            patience.tell(f"{len(ended)}/{len(arguments)} {what}, {{}} so far")
             for place in [place for place, (_, receiving) in running.items() if receiving.poll()]:
                 process, receiving = running[place]
                 try:
@@ -63,19 +62,6 @@ def results(
         for both in running.values():
             _end(*both)
     return [ended[place] for place in range(len(arguments))]
-
-
-class _Progress:
-    """Says how far the work has come, each second."""
-
-    def __init__(self) -> None:
-        self._start = self._said = time.monotonic()
-
-    def tell(self, line: str) -> None:
-        now = time.monotonic()
-        if now - self._said >= WORD_SECONDS:
-            self._said = now
-            say(f"{line}, {now - self._start:.0f} s so far")
 
 
 def _started(work: Callable[[], object]) -> tuple[BaseProcess, Connection]:

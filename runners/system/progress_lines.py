@@ -17,14 +17,15 @@ def say(line: str) -> None:
 
 
 class Patience:
-    """Says how far a slow task has come. Call `tell` at least every `WORD_SECONDS`."""
+    """Says how far a slow task has come. Call `tell` at least as often as a word is due."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = WORD_SECONDS) -> None:
         self._start = self._said = time.monotonic()
+        self._seconds = seconds  # without a word
 
     def tell(self, line: str) -> None:
         """Write a line with the seconds since the start, if some have passed without one."""
         now = time.monotonic()
-        if now - self._said >= WORD_SECONDS:
+        if now - self._said >= self._seconds:
             self._said = now
             say(line.replace("{}", f"{now - self._start:.0f} s"))
