@@ -1,7 +1,7 @@
 """The directions that imports may take.
 
 generator → `runners/traces` and what it reads of `runners/core`, `runners/planner/answers`, what
-`runners/verify` keeps, and `runners/system`; nothing
+`companions/verify` keeps, and `runners/system`; nothing
 under generator imports torch; only its plugins import MkDocs; runners never import generator; only
 what handles tensors needs torch; rooms import in one direction only.
 """

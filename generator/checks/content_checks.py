@@ -5,6 +5,7 @@ In: an `Evidence`. Out: located errors, for texts, expressions, ids, runs, figur
 
 import ast
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 from proofbook.generator.checks import claim_checks, lesson_checks, unit_checks
@@ -13,7 +14,7 @@ from proofbook.generator.content.book import Book
 from proofbook.generator.content.claim import ClaimFile, StatementFile
 from proofbook.generator.content.documents import TEXTS, Document, TextField
 from proofbook.generator.content.errors import ContentError, ContentErrors, nearest, sort_errors
-from proofbook.generator.content.exhibit import ExplainedProgram, Listing, Verified
+from proofbook.generator.content.exhibit import ExplainedProgram, Listing
 from proofbook.generator.content.guide import GuideFile
 from proofbook.generator.content.handwritten import HandWritten
 from proofbook.generator.content.lab import LabFile, WrongFile
@@ -29,6 +30,7 @@ from proofbook.generator.values.filters import ClaimSentence, Label, calls_of_cl
 from proofbook.generator.values.perturbed import why_not_stated
 from proofbook.generator.values.value import Value
 from proofbook.runners.planner.answers.published import PEAKS
+from proofbook.runners.system.kinds import kinds
 from proofbook.runners.traces.differences import MisfitError, wrong_programs
 
 # The ids that there are of what texts name, by their mark.
@@ -89,7 +91,8 @@ def document_errors(evidence: Evidence, document: Document[Any]) -> Iterator[Con
         for field in document.fields:
             yield from _text_mistakes(judged, document, field)
             yield from _unknown_reference(judged, document, field)
-        for check_file in (own for kind, own in _BY_FILE if isinstance(document.model, kind)):
+        by_file = (own for model, own in _BY_FILE if isinstance(document.model, model))
+        for check_file in (*by_file, *_checks_of_kinds()):
             for path, message in check_file(judged, document):
                 yield document.error(path, message)
     listed = (field for field in document.fields if isinstance(field.part, Listing))
@@ -211,8 +214,6 @@ def _listings(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
         executed = run.settings.get("program") if run else None
         if not problem and executed not in (None, listing.path):
             problem = f"{listing.run} executed {executed}, not this file"
-        if isinstance(listing, Verified) and not problem and listing.path not in book.verified:
-            problem = f"{listing.path}: no report of `verify` lies beside it"
         if problem:
             yield field.path, problem
             continue
@@ -264,6 +265,13 @@ def missing_sections(
 
 
 _Check = Callable[[Evidence, Document[Any]], Iterator[Mistake]]
+
+
+@cache
+def _checks_of_kinds() -> list[_Check]:
+    return [kind.take(kind.mistakes) for kind in kinds() if kind.mistakes]
+
+
 _BY_FILE: tuple[tuple[type[Written], _Check], ...] = (
     (Written, _listings),
     (ClaimFile, claim_checks.mistakes),

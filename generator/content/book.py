@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from proofbook.generator.content.cases import ClaimIndex
 from proofbook.generator.content.claim import Claim, Constant, Misconception, Reference, Statement
@@ -25,7 +25,8 @@ from proofbook.generator.content.quiz import Item
 from proofbook.generator.content.shelf import MachineFolder, TraceOnPage, standing
 from proofbook.generator.content.topic import HomeFile, TopicFile
 from proofbook.runners.core.trace.records import Machine, Run, Trace
-from proofbook.runners.verify.report import Watched
+
+PartT = TypeVar("PartT")
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,15 @@ class Book:
     traces: dict[str, TraceOnPage] = field(default_factory=dict)  # by experiment, as shown here
     machines: dict[str, MachineFolder] = field(default_factory=dict)  # shown, reference, others
     tries: tuple[Trace, ...] = ()  # what readers ran themselves; only where they were asked for
-    watched: dict[str, Watched] = field(default_factory=dict)  # by readers with `verify`, by name
-    unread: tuple[ContentError, ...] = ()  # the files of both that cannot be read
-    verified: dict[str, Watched] = field(default_factory=dict)  # that the book shows, by program
+    unread: tuple[ContentError, ...] = ()  # the files of these that cannot be read
+    parts: dict[type, Any] = field(default_factory=dict)  # what kinds and companions read
     guide: GuideFile | None = None  # from symptoms to techniques; None where the book has none
     plan: PlanFile | None = None  # what the pages of plans say; None where the book has none
+
+    def part(self, of: type[PartT]) -> PartT:
+        """What a kind or a companion has read, by its type; empty where it read nothing."""
+        part: PartT = self.parts.get(of) or of()
+        return part
 
     @property
     def claims(self) -> dict[str, Claim]:

@@ -15,13 +15,15 @@ from pathlib import Path
 
 from proofbook.generator.content.errors import nearest
 from proofbook.generator.content.numerals import MEASURE
+from proofbook.runners.system.kinds import kinds
 from proofbook.runners.traces.programs import DECLARED
 
 _Defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-# Where a run finds what it executes: the programs of topics and sentences, those that `verify` has
-# watched, the experiments, and what a reader of a lab begins with.
+# Where a run finds what it executes: the programs of topics and sentences, what a reader of a lab
+# begins with, those of companions, and the experiments.
+_FOLDERS = "|".join(["retracted", *(folder for kind in kinds() for folder in kind.folders)])
 _PLACES = re.compile(
-    r"content/(?:(?:topics/[^/]+/)?(?:code|labs)|retracted|verified)/.+\.py|(?:runners/)?experiments/.+\.py"
+    rf"content/(?:(?:topics/[^/]+/)?(?:code|labs)|{_FOLDERS})/.+\.py|(?:runners/)?experiments/.+\.py"
 )
 WRONG_PLACE = (
     "no code that a run executes; a listing names a .py file of the topic's code/ or of "

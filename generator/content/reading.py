@@ -38,11 +38,9 @@ from proofbook.generator.content.shelf import IsStale, Shelf, published_referenc
 from proofbook.generator.content.topic import HomeFile, TopicFile
 from proofbook.generator.content.words import Written
 from proofbook.runners.core.trace.records import Machine, Trace
-from proofbook.runners.core.trace.schema import digest_of
 from proofbook.runners.planner.answers.published import is_stale
+from proofbook.runners.system.kinds import kinds
 from proofbook.runners.traces import files as traces
-from proofbook.runners.verify.report import SUFFIX, Watched
-from proofbook.runners.verify.report import read as read_watched
 
 ModelT = TypeVar("ModelT", bound=Written)
 FILES: dict[str, type[Written]] = {  # of a book, in the order in which they are read
@@ -95,29 +93,19 @@ class _Loader(Files):
         if document:
             self.documents.append(document)
 
-    def tries(self) -> tuple[tuple[Trace, ...], dict[str, Watched], tuple[ContentError, ...]]:
-        """(runs, oldest first; `verify`'s reports by name, newest first; errors) of `tries/`."""
+    def tries(self) -> tuple[tuple[Trace, ...], tuple[ContentError, ...]]:
+        """(runs, oldest first; errors) of `tries/`, without what companions wrote there."""
         files = Files(self.content)  # a try that cannot be read is no mistake of the book
+        others = tuple(end for kind in kinds() for end in kind.tries)
         paths = visible_files(self.content / "tries", "*.json")
-        runs = [path for path in paths if not path.name.endswith(SUFFIX)]
-        runs_read = [trace for path in runs if (trace := files.read_or_refuse(traces.read, path))]
-        watched = {
-            path.name.removesuffix(SUFFIX): report
-            for path in paths
-            if path not in runs and (report := files.read_or_refuse(read_watched, path))
-        }
-        newest = sorted(watched.items(), key=lambda pair: pair[1].recorded_at, reverse=True)
-        runs_in_order = sorted(runs_read, key=lambda trace: trace.recorded_at)
-        return tuple(runs_in_order), dict(newest), tuple(files.errors)
+        runs = (files.read_or_refuse(traces.read, p) for p in paths if not p.name.endswith(others))
+        in_order = sorted(filter(None, runs), key=lambda trace: trace.recorded_at)
+        return tuple(in_order), tuple(files.errors)
 
-    def verified(self) -> Iterator[tuple[str, Watched]]:
-        """Yield (program's file name, report) in `content/verified`; refuse outdated reports."""
-        for path in visible_files(self.content / "verified", "*.json"):
-            program = path.with_suffix(".py")
-            if report := self.read_or_refuse(read_watched, path):
-                if not program.is_file() or report.code != digest_of(self.text_of(program)):
-                    self.refuse(path, f"{program.name} is another program now; {report.anew}")
-                yield self.name(program), report
+    def parts_of_kinds(self, *, with_tries: bool) -> dict[type, Any]:
+        """What kinds of pages and companions read besides, each by its type."""
+        read = [kind.take(kind.reads)(self, with_tries) for kind in kinds() if kind.reads]
+        return {type(part): part for part in read}
 
     def of(self, model: type[ModelT]) -> list[Document[ModelT]]:
         """The documents of a model."""
@@ -238,14 +226,14 @@ def load(
     if reference:
         on_pages = standing([*machines.values()], reference) | shelf.plans(reference.machine)
     references |= {citation.id: citation for citation in published_references(on_pages)}
-    verified = dict(loader.verified())
+    parts = loader.parts_of_kinds(with_tries=with_tries)
     judged = claim_index(loader.of(ClaimFile))
     if loader.errors or not (at_hand and reference):
         faults = (fault for document in loader.documents for fault in document.text_faults())
         raise ContentErrors([*loader.errors, *faults])
     (home,) = loader.of(HomeFile)
     single = {type(document.model): document.model for document in loader.documents}
-    tries, watched, unread = loader.tries() if with_tries else ((), {}, ())
+    tries, unread = loader.tries() if with_tries else ((), ())
     first = [name for name in home.model.statements if name in statements]
     return Book(
         root=loader.content.parent, home=home.model, topics=tuple(topics),
@@ -255,7 +243,7 @@ def load(
         references=references, traces=on_pages,
         machine=at_hand.machine, reference=reference.machine, claim_index=judged, machines=machines,
         documents=tuple(loader.documents),
-        tries=tries, watched=watched, unread=unread, verified=verified,
+        tries=tries, unread=unread, parts=parts,
         glossary=single.get(GlossaryFile) or GlossaryFile(terms=[]),
         plan=single.get(PlanFile), guide=single.get(GuideFile),
     )  # fmt: skip

@@ -40,15 +40,16 @@ from proofbook.generator.pages.views import (
     stages,
     statements,
     trials,
-    watched,
     ways,
 )
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.markdown import num_links, plain
+from proofbook.runners.system.kinds import kinds
 
 # By the kind of a page, which function composes it, and what its scores in the search are
 # multiplied by. Among the entries of pages of one rank, `fields` in `mkdocs.yml` decides.
-KINDS: dict[str, tuple[Callable[[Draft], Iterator[Element | Markup]], float]] = {
+_Compose = Callable[[Draft], Iterator[Element | Markup]]
+KINDS: dict[str, tuple[_Compose, float]] = {
     "learn": (lessons.learn, 1.0),
     "deep": (deep.deep, 1.05),
     "chain": (deep.chained, 1.05),
@@ -71,7 +72,6 @@ KINDS: dict[str, tuple[Callable[[Draft], Iterator[Element | Markup]], float]] = 
     "plan": (plans.plan, 0.3),
     "planned": (plans.planned, 0.05),
     "published": (published.published, 0.05),
-    "watched": (watched.watched, 1.0),
     "handwritten": (handwritten.handwritten, 1.0),
     # From here on, below whatever a lesson says of a word.
     "retracted": (statements.retracted, 0.002),
@@ -87,7 +87,7 @@ LISTED_WITH = frozenset({"introduction", "overview", "mental_model", "concept", 
 # Pages of these kinds name each machine beside its numbers.
 OF_MACHINES = ("runs", "machine", "evidence")
 # What stands around these names no machine.
-UNMEASURED = (*OF_MACHINES, "glossary", "lab", "watched")
+UNMEASURED = (*OF_MACHINES, "glossary", "lab")
 HIDDEN = [
     *range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F,
     *range(0x2028, 0x202F), *range(0x2066, 0x206A),
@@ -107,7 +107,7 @@ def begin(sheet: Sheet, gathered: Gathered) -> Draft:
 
 def printed(sheet: Sheet, gathered: Gathered) -> Page:
     """The page of a sheet: its content, what stands around it, and the facts of both."""
-    draft, (compose, boost) = begin(sheet, gathered), KINDS[sheet.kind]
+    draft, (compose, boost, names_machines) = begin(sheet, gathered), _kind_of(sheet)
     folio, topic, taken = draft.folio, sheet.topic, set[str]()
     is_lesson = sheet.kind == sheet.mode  # or, with a mode, a page of its chain
     opening = [draft.lede(draft.lesson(LessonFile).introduction)] if is_lesson else []
@@ -156,7 +156,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         content=content,
         at_hand=folio.at_hand.book.machine.name,
         machines=frame.machines(origins, folio.book),
-        names_machines=sheet.kind not in UNMEASURED,
+        names_machines=names_machines,
         origins=origins,
         surprises=frame.surprises(folio),
         kinds=frozenset(word for value in values for word in (value.kind, value.nature)),
@@ -179,6 +179,14 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         footnotes=folio.sources.footnotes(),
         command=folio.sources.command,
     )
+
+
+def _kind_of(sheet: Sheet) -> tuple[_Compose, float, bool]:
+    """The function that composes a page, its factor in the search, whether it names machines."""
+    for kind in kinds():
+        if page := kind.pages.get(sheet.kind):
+            return kind.take(page.compose), page.boost, page.names_machines
+    return *KINDS[sheet.kind], sheet.kind not in UNMEASURED
 
 
 def _hides(sheet: Sheet, headings: Sequence[Heading]) -> list[str]:

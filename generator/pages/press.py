@@ -28,7 +28,7 @@ from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.machines import Missing, OtherOutcomes, missing_runs, other_outcomes
 from proofbook.runners.core.system.processes import end_with
 from proofbook.runners.core.trace.machine import num_cores
-from proofbook.runners.verify.report import SUFFIX
+from proofbook.runners.system.kinds import kinds
 
 TAKEN = "the book has a page of this name already"
 EVERYTHING = ("",)
@@ -142,17 +142,18 @@ class Press:
 
 
 def _of_try(name: str, book: Book) -> Iterator[str]:
-    """The pages of a try, and of a script that was watched."""
-    if name.endswith(SUFFIX):
-        yield "verify"
-    else:
+    """The pages of a try, or of what a companion wrote there."""
+    of_companions = [to for kind in kinds() for end, to in kind.tries.items() if name.endswith(end)]
+    yield from of_companions
+    if not of_companions:
         yield f"evidence/{name.partition('.')[0]}.md"
         yield from (f"topics/{topic.id}/try.md" for topic in book.topics)
 
 
 def _is_listed(sheet: Sheet) -> bool:
-    """Whether others list it; what has the table of causes lists sections of lessons itself."""
-    return bool(sheet.mode or sheet.lab or (sheet.by_hand and not sheet.by_hand.verified))
+    """Whether others list it; a page with a companion's fence lists sections of lessons itself."""
+    is_plain = sheet.by_hand and not any(sheet.by_hand.of_kinds().values())
+    return bool(sheet.mode or sheet.lab or is_plain)
 
 
 def _path_conflicts(planned: Sequence[Sheet]) -> Iterator[ContentError]:
@@ -177,7 +178,7 @@ def _print_all(planned: Sequence[Sheet], gathered: Gathered) -> Iterator[_PageOr
     may_fork = sys.platform == "linux" and active_count() == 1
     if may_fork and num_processes > 1:
         begin = partial(_start_worker, os.getpid(), make)
-        for template in environment().list_templates():
+        for template in environment().list_templates(extensions=["j2"]):
             environment().get_template(template)  # compiled once, for all processes
         try:
             with ProcessPoolExecutor(num_processes, get_context("fork"), begin) as pool:

@@ -11,6 +11,7 @@ from proofbook.generator.content.lesson import DeepFile, Mode
 from proofbook.generator.content.plan_page import PlanFile
 from proofbook.generator.values.machines import Missing
 from proofbook.runners.planner.answers.published import PEAKS
+from proofbook.runners.system.kinds import kinds
 
 HOME = "content/site.yml"
 EVIDENCE = "evidence.md"
@@ -35,7 +36,8 @@ class Sheet:
     machine: str | None = None  # on the page of one machine
     experiment: str | None = None  # on the page of one experiment's runs
     symptom: str | None = None  # the id of one, on its page of the guide
-    watched: str | None = None  # a script that `verify` watched, on its page
+    of: str = ""  # the name of what a page of another kind shows
+    shows_traces: bool = False  # its title and what it is about are text of traces
     has_toc: bool = False
     under: str | None = None  # its page in the header, where that is not its folder's index
     missing: Missing | None = None  # here, where it shows the reference machine
@@ -43,7 +45,7 @@ class Sheet:
     @property
     def is_recorded(self) -> bool:
         """Whether its title and what it is about are text of traces, and not an author's."""
-        return bool(self.experiment or self.machine or self.watched)
+        return bool(self.experiment or self.machine or self.shows_traces)
 
 
 def sheets(book: Book) -> Iterator[Sheet]:
@@ -56,10 +58,9 @@ def sheets(book: Book) -> Iterator[Sheet]:
     yield from _of_machines(book)
     if book.plan:
         yield from _of_plans(book, book.plan)
-    for name, trace in book.watched.items():
-        about = "A script that was watched: the verdict, and how its tensors compare."
-        title = f"Your run: {trace.report.script}"
-        yield Sheet(f"verify/{name}.md", "watched", title, about, watched=name)
+    for kind in kinds():
+        if kind.sheets:
+            yield from kind.take(kind.sheets)(book)
     for document in book.handwritten:
         file, page = document.source.file, document.model
         yield Sheet(

@@ -26,6 +26,7 @@ from proofbook.generator.pages.facts import JOINT
 from proofbook.generator.pages.press import EVERYTHING, TAKEN, Press
 from proofbook.generator.printing.folio import interface_words
 from proofbook.runners.system.files import write_text
+from proofbook.runners.system.kinds import kinds
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 STYLE = "assets/proofbook.css"
@@ -224,7 +225,8 @@ def committed_machines(content: Path) -> frozenset[str]:
 
 def uncommitted(content: Path) -> list[str]:
     """Sorted paths below `content` of traces, plans, reports that differ from HEAD or are new."""
-    folders = *(f"traces/{name}" for name in committed_machines(content)), "planner", "verified"
+    folders = [f"traces/{name}" for name in committed_machines(content)] + ["planner"]
+    folders += [folder for kind in kinds() for folder in kind.folders]
     read = "--", *(f"{folder}/*.json" for folder in folders)
     edited = _git(content, "diff", "-z", "--relative", "--name-only", "HEAD", *read) or b""
     new = _git(content, "ls-files", "-z", "--others", *read) or b""  # also what git ignores

@@ -169,7 +169,7 @@ def test_every_module_that_a_run_imports_is_covered_by_its_digest(tmp_path, monk
             one for one, file in files_of.items()
             if file not in covered and not (file and digest._read(file).passes_on)
         }  # fmt: skip
-        others = {one for one in others if not one.endswith(".offer")}  # of other commands
+        others = {one for one in others if not one.endswith(".kind")}  # of other commands
         assert {one for one in others if not f"{one}.".startswith(left_out)} == set(), name
 
 

@@ -1,6 +1,7 @@
-"""A script that `verify` watched: what was found, tensor by tensor and rank by rank; its causes.
+"""Pages of scripts that `verify` watched: what was found, tensor by tensor; its causes.
 
-In: the trace of a watched script, and the table of causes. Out: its page, a figure and tables.
+In: the reports that readers and authors keep, and the table of causes. Out: the page of each that
+a reader has, and in a page by hand, in place of a fence `verified`, a program with its report.
 """
 
 from collections import Counter
@@ -10,20 +11,25 @@ from functools import partial
 
 from markupsafe import Markup, escape
 
+from proofbook.companions.verify.report import Cause, Finding, Off, Parameter, Watched
+from proofbook.companions.verify.report import causes as known_causes
+from proofbook.companions.verify.reports import Reports, Verified
+from proofbook.generator.content.book import Book
 from proofbook.generator.figures.drawings.strip import Bar, strip
 from proofbook.generator.figures.figures import FigureOnPage
 from proofbook.generator.figures.picture import DrawnState, Picture
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements.element import Aside, Element, ListOfLines
+from proofbook.generator.pages.elements.element import Aside, Element, Fold, ListOfLines
 from proofbook.generator.pages.elements.figures import DrawnFigure
+from proofbook.generator.pages.elements.programs import WholeProgram
 from proofbook.generator.pages.elements.tables import Table
 from proofbook.generator.pages.environment import label, with_code
+from proofbook.generator.pages.sheets import Sheet
+from proofbook.generator.pages.views.handwritten import WrittenMarkdown
 from proofbook.generator.printing.folio import breakable
 from proofbook.generator.printing.markdown import whole_words
 from proofbook.generator.printing.sources import PYTHON
 from proofbook.runners.system.book import program
-from proofbook.runners.verify.report import Cause, Finding, Off, Parameter, Watched
-from proofbook.runners.verify.report import causes as known_causes
 
 MOST = 1e9  # times that a bar shows
 # How the table is divided, in its order: what a reader sees of gradients, updates and losses.
@@ -51,6 +57,22 @@ class WatchedScript(Element):
 
 
 @dataclass(frozen=True)
+class OwnRuns(Element):
+    """The scripts that a reader had `verify` watch."""
+
+    reports: Reports
+    root: str
+
+
+@dataclass(frozen=True)
+class PrintedReport(Element):
+    """The report of `verify` on a program, as it was printed."""
+
+    trace: Watched
+    command: Markup
+
+
+@dataclass(frozen=True)
 class FindingReport(Element):
     """A finding: its place, its usual cause, and the book's section on that."""
 
@@ -60,9 +82,17 @@ class FindingReport(Element):
     section: Markup
 
 
+def sheets(book: Book) -> Iterator[Sheet]:
+    """The scripts that a reader had watched."""
+    about = "A script that was watched: the verdict, and how its tensors compare."
+    for name, trace in book.part(Reports).watched.items():
+        title = f"Your run: {trace.report.script}"
+        yield Sheet(f"verify/{name}.md", "watched", title, about, of=name, shows_traces=True)
+
+
 def watched(draft: Draft) -> Iterator[Element | Markup]:
     """The page of a script that `verify` watched."""
-    trace, known = draft.folio.book.watched[draft.sheet.watched or ""], known_causes()
+    trace, known = draft.folio.book.part(Reports).watched[draft.sheet.of], known_causes()
     report = trace.report
     yield WatchedScript(trace)
     for finding in report.findings:
@@ -94,8 +124,25 @@ def _section(cause: Cause, draft: Draft) -> Markup:
     return Markup('<a href="{}{}">{}</a>').format(draft.folio.root, place, cause.section)
 
 
-def causes(draft: Draft) -> Iterator[tuple[str, Table]]:
-    """The tables of known causes, each with its title."""
+def own_runs(draft: Draft) -> Iterator[Element]:
+    """What a reader had watched, above the page that shows a report."""
+    reports = draft.folio.book.part(Reports)
+    if reports.watched or reports.unread:
+        yield OwnRuns(reports, draft.folio.root)
+
+
+def reported(program: Verified, number: int, draft: Draft) -> Iterator[Element]:
+    """A program, what `verify` printed of it, and how its tensors compare."""
+    trace = draft.folio.book.part(Reports).verified[program.path]
+    yield WholeProgram(draft.program(program))
+    yield PrintedReport(trace, command(trace))
+    yield strip_of_tensors(trace, f"strip-{number}")
+    yield Fold(Markup("The numbers behind the figure"), [tensors(trace)])
+
+
+def causes(draft: Draft) -> Iterator[Element]:
+    """The tables of known causes, below such a page."""
+    yield WrittenMarkdown(Markup("## What usually causes a finding\n"))
     for group, title in GROUPS.items():
         own = {key: cause for key, cause in known_causes().items() if cause.group == group}
         rows = [
@@ -105,7 +152,8 @@ def causes(draft: Draft) -> Iterator[tuple[str, Table]]:
         anchors = [f"cause-{key.replace(' ', '-').replace(chr(39), '')}" for key in own]
         if rows:
             titles = ["Finding", "What usually causes it", "The book"]
-            yield title, Table(titles, rows, anchors=anchors)
+            yield WrittenMarkdown(Markup("### {}\n").format(title))
+            yield Table(titles, rows, anchors=anchors)
 
 
 def command(trace: Watched) -> Markup:

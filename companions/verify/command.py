@@ -19,9 +19,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from proofbook.companions.verify import report
+from proofbook.companions.verify.launch import environment, free_port, sweep
 from proofbook.runners.system.errors import FixableError
-from proofbook.runners.verify import report
-from proofbook.runners.verify.launch import environment, free_port, sweep
 
 MOST_RANKS = 64
 KILLED_SECONDS = 20.0
@@ -75,9 +75,9 @@ def _run_here(
     arguments: argparse.Namespace, script: Path, words: Sequence[str], *, is_rank: bool
 ) -> None:
     """Run as a rank, or as the one process, and end; else check what `--against` names."""
-    from proofbook.runners.verify import cpu, rerun
-    from proofbook.runners.verify.against import Against
-    from proofbook.runners.verify.rank import WatchedRank
+    from proofbook.companions.verify import cpu, rerun
+    from proofbook.companions.verify.against import Against
+    from proofbook.companions.verify.rank import WatchedRank
 
     against = Against(arguments.against, arguments.split, script) if arguments.against else None
     if arguments.cpu and (is_rank or arguments.as_one):
@@ -110,7 +110,7 @@ def _launch(arguments: argparse.Namespace, words: Sequence[str]) -> int:
     command = [
         sys.executable,
         "-m",
-        "proofbook.runners.verify",
+        "proofbook.companions.verify",
         *["--json"] * arguments.json,
         *words,
     ]
@@ -122,7 +122,7 @@ def _launch(arguments: argparse.Namespace, words: Sequence[str]) -> int:
         codes = _wait(ranks)
         code = next((own for own in codes.values() if own >= 0), None)
         if code is None:  # no rank was left to report
-            from proofbook.runners.verify.board import Board, ended
+            from proofbook.companions.verify.board import Board, ended
 
             board, script = Board(None, world_size, port), Path(arguments.script)
             how = {rank: signal.Signals(-own).name for rank, own in codes.items()}

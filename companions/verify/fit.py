@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from proofbook.companions.verify.report import Error, Term
 from proofbook.runners.judging.rounding import distance, ratio
-from proofbook.runners.verify.report import Error, Term
 
 Held = Mapping[str, Tensor | None]  # gradients by parameter
 

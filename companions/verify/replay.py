@@ -22,12 +22,12 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
+from proofbook.companions.verify import intercept
+from proofbook.companions.verify.intercept import INSIDE, CommunicationError, Registered
+from proofbook.companions.verify.internals import gathered_by_fsdp, policy, pytree
+from proofbook.companions.verify.losses import token_weights
+from proofbook.companions.verify.records import Forward, LocalPart, Loss, mapped, tensors_of
 from proofbook.runners.system.errors import first_line
-from proofbook.runners.verify import intercept
-from proofbook.runners.verify.intercept import INSIDE, CommunicationError, Registered
-from proofbook.runners.verify.internals import gathered_by_fsdp, policy, pytree
-from proofbook.runners.verify.losses import token_weights
-from proofbook.runners.verify.records import Forward, LocalPart, Loss, mapped, tensors_of
 
 _HOOKS = tuple(name for name in nn.Module().__dict__ if "hooks" in name)
 

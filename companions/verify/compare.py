@@ -19,21 +19,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from proofbook.runners.judging.rounding import NORM, allowance, are_apart, distance, ratio
-from proofbook.runners.verify import inputs
-from proofbook.runners.verify.fit import Expected, Fit, added, fit_gradients, scales_of
-from proofbook.runners.verify.inputs import ModuleCase, find_ties
-from proofbook.runners.verify.losses import TOLERANCE, Weights, judge_weights
-from proofbook.runners.verify.records import (
+from proofbook.companions.verify import inputs
+from proofbook.companions.verify.fit import Expected, Fit, added, fit_gradients, scales_of
+from proofbook.companions.verify.inputs import ModuleCase, find_ties
+from proofbook.companions.verify.losses import TOLERANCE, Weights, judge_weights
+from proofbook.companions.verify.records import (
     STEPS_INSIDE,
     DistributedModule,
     Modules,
     Recordings,
     UpdateRecord,
 )
-from proofbook.runners.verify.replay import Replay
-from proofbook.runners.verify.report import Finding, Term, Verdict, in_words
-from proofbook.runners.verify.update import (
+from proofbook.companions.verify.replay import Replay
+from proofbook.companions.verify.report import Finding, Term, Verdict, in_words
+from proofbook.companions.verify.update import (
     OptimizerReplay,
     compare_clipped,
     find_early_clips,
@@ -43,6 +42,7 @@ from proofbook.runners.verify.update import (
     find_unmoved,
     is_clipped_by_hand,
 )
+from proofbook.runners.judging.rounding import NORM, allowance, are_apart, distance, ratio
 
 _OWN = "own gradient"
 _APART = 1.5  # a gradient scaler skips some of an optimizer's steps, and a scheduler none

@@ -25,8 +25,8 @@ from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor, Placement
 from torch.optim import Optimizer
 
-from proofbook.runners.verify import records
-from proofbook.runners.verify.internals import (
+from proofbook.companions.verify import records
+from proofbook.companions.verify.internals import (
     LACKING,
     fsdp_groups,
     policy,
@@ -34,7 +34,7 @@ from proofbook.runners.verify.internals import (
     unreduced,
     variables,
 )
-from proofbook.runners.verify.records import UpdateRecord, local_part, local_tensor
+from proofbook.companions.verify.records import UpdateRecord, local_part, local_tensor
 
 _MOST_SAMPLES = 4096
 _LEAST_BYTES = 16  # of a sample that does not come twice by chance

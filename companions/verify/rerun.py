@@ -25,19 +25,19 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from proofbook.companions.verify import records
+from proofbook.companions.verify.fit import Expected, compare_with_sum, fit_gradients, scales_of
+from proofbook.companions.verify.inputs import ModuleCase, are_equal_again, has_own_gradients
+from proofbook.companions.verify.internals import LoaderIterator, fetcher, pytree
+from proofbook.companions.verify.launch import environment, free_port
+from proofbook.companions.verify.losses import factors
+from proofbook.companions.verify.records import DistributedModule, Modules, Recordings, tensors_of
+from proofbook.companions.verify.report import Verdict, in_words
+from proofbook.companions.verify.roots import Root
+from proofbook.companions.verify.watch import Watch, run_script
 from proofbook.runners.core.system import processes
 from proofbook.runners.judging.rounding import NORM, are_apart
 from proofbook.runners.system.private import PrivateFolder
-from proofbook.runners.verify import records
-from proofbook.runners.verify.fit import Expected, compare_with_sum, fit_gradients, scales_of
-from proofbook.runners.verify.inputs import ModuleCase, are_equal_again, has_own_gradients
-from proofbook.runners.verify.internals import LoaderIterator, fetcher, pytree
-from proofbook.runners.verify.launch import environment, free_port
-from proofbook.runners.verify.losses import factors
-from proofbook.runners.verify.records import DistributedModule, Modules, Recordings, tensors_of
-from proofbook.runners.verify.report import Verdict, in_words
-from proofbook.runners.verify.roots import Root
-from proofbook.runners.verify.watch import Watch, run_script
 
 SECONDS = 120.0
 INPUTS, RESULT = "one.inputs", "one.result"  # files, pickled: batches have the script's own classes
@@ -245,7 +245,7 @@ def rerun(inputs: RerunInputs, folder: PrivateFolder, words: Sequence[str]) -> R
     with folder.open(INPUTS, "wb") as file:
         torch.save(inputs, file)
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCHELASTIC")}
-    command = [sys.executable, "-m", "proofbook.runners.verify", "--as-one", str(folder.path)]
+    command = [sys.executable, "-m", "proofbook.companions.verify", "--as-one", str(folder.path)]
     try:
         done = subprocess.run(
             [*command, *words], env=kept | environment(0, 1, free_port()), text=True,

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proofbook.companions.verify import records
+from proofbook.companions.verify.records import DistributedModule, Modules
+from proofbook.companions.verify.replay import Replay
+from proofbook.companions.verify.report import Finding, Verdict
+from proofbook.companions.verify.roots import digest
 from proofbook.runners.judging.rounding import NORM, are_apart, distance, relative
-from proofbook.runners.verify import records
-from proofbook.runners.verify.records import DistributedModule, Modules
-from proofbook.runners.verify.replay import Replay
-from proofbook.runners.verify.report import Finding, Verdict
-from proofbook.runners.verify.roots import digest
 
 
 @dataclass

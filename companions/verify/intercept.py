@@ -28,10 +28,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim import optimizer as optimizers
 
-from proofbook.runners.verify import internals
-from proofbook.runners.verify.internals import TORCH, is_script, multiplies, place
-from proofbook.runners.verify.losses import KNOWN
-from proofbook.runners.verify.records import Clip, tensors_of
+from proofbook.companions.verify import internals
+from proofbook.companions.verify.internals import TORCH, is_script, multiplies, place
+from proofbook.companions.verify.losses import KNOWN
+from proofbook.companions.verify.records import Clip, tensors_of
 
 COLLECTIVES = (
     "all_reduce all_gather all_gather_into_tensor all_gather_single reduce_scatter "

@@ -20,11 +20,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from proofbook.runners.judging.rounding import are_apart
-from proofbook.runners.system.errors import FixableError, first_line
-from proofbook.runners.verify.experts import PARTS, share_experts
-from proofbook.runners.verify.intercept import INSIDE
-from proofbook.runners.verify.records import (
+from proofbook.companions.verify.experts import PARTS, share_experts
+from proofbook.companions.verify.intercept import INSIDE
+from proofbook.companions.verify.records import (
     DistributedModule,
     Forward,
     LocalPart,
@@ -35,8 +33,10 @@ from proofbook.runners.verify.records import (
     distributed_modules,
     mapped,
 )
-from proofbook.runners.verify.replay import Replay, replay_pass, replay_passes, unsharded
-from proofbook.runners.verify.roots import digest
+from proofbook.companions.verify.replay import Replay, replay_pass, replay_passes, unsharded
+from proofbook.companions.verify.roots import digest
+from proofbook.runners.judging.rounding import are_apart
+from proofbook.runners.system.errors import FixableError, first_line
 
 _STATED = re.compile(r"([^=\s]+)=(\d+)(?:/([1-9]\d*))?")
 _FUSED = re.compile(r"qkv|query_key_value|in_proj|c_attn|kv_|_kv|gate_up|w13|fused", re.IGNORECASE)

@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from proofbook.runners.verify.records import DistributedModule, LocalPart, RootRecord
+from proofbook.companions.verify.records import DistributedModule, LocalPart, RootRecord
 
 PARTS = (  # attributes of `UpdateRecord`, by parameter
     "parameters", "after", "after_backward", "at_sum", "before_clipping", "at_step", "carried",

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from proofbook.runners.verify.internals import pytree
+from proofbook.companions.verify.internals import pytree
 
 
 class Spec(NamedTuple):

@@ -13,7 +13,7 @@ from proofbook.runners.core.system import processes
 from proofbook.runners.system.errors import FixableError
 
 processes.end_with(os.getppid())  # before torch is loaded, which takes seconds
-from proofbook.runners.verify import command, rank, report  # noqa: E402, F401 loads torch
+from proofbook.companions.verify import command, rank, report  # noqa: E402, F401 loads torch
 
 
 def _main() -> int:

@@ -18,22 +18,22 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, NoReturn
 
-from proofbook.runners.core.system import processes
-from proofbook.runners.system.errors import FixableError, first_line
-from proofbook.runners.system.progress_lines import say
-from proofbook.runners.verify import compare, cpu, report, rerun
-from proofbook.runners.verify.against import Against
-from proofbook.runners.verify.board import Board, Lookout, failed
-from proofbook.runners.verify.launch import sweep
-from proofbook.runners.verify.records import (
+from proofbook.companions.verify import compare, cpu, report, rerun
+from proofbook.companions.verify.against import Against
+from proofbook.companions.verify.board import Board, Lookout, failed
+from proofbook.companions.verify.launch import sweep
+from proofbook.companions.verify.records import (
     DistributedModule,
     Modules,
     Recordings,
     distributed_modules,
 )
-from proofbook.runners.verify.replay import Replay, replay_passes
-from proofbook.runners.verify.report import Verdict
-from proofbook.runners.verify.watch import WRONG_CALL, Watch, flush, run_script
+from proofbook.companions.verify.replay import Replay, replay_passes
+from proofbook.companions.verify.report import Verdict
+from proofbook.companions.verify.watch import WRONG_CALL, Watch, flush, run_script
+from proofbook.runners.core.system import processes
+from proofbook.runners.system.errors import FixableError, first_line
+from proofbook.runners.system.progress_lines import say
 
 MEMORY_SHARE = 0.8  # of what the host has left
 BYTES_PER_ELEMENT = 8 * 3 + 4 * 2  # float64 parameter, gradient and sum, and both in fp32

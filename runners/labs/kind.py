@@ -1,9 +1,9 @@
 """The command of labs."""
 
-from proofbook.runners.system.offers import Offer
+from proofbook.runners.system.kinds import Kind
 
-OFFER = Offer(
-    commands={"lab": "proofbook.runners.labs.command"},
+KIND = Kind(
+    commands={"lab": ".command"},
     usage="""\
     python -m runners lab [NAME]               write a technique, and have it graded
 """,

@@ -43,7 +43,7 @@ from proofbook.runners.traces.digest import code_digest
 from proofbook.runners.traces.files import TraceError, read_record, remedy, write
 
 if TYPE_CHECKING:
-    from proofbook.runners.verify.records import Modules  # which imports torch
+    from proofbook.companions.verify.records import Modules  # which imports torch
 
 Size = Annotated[float, Field(ge=0)]
 Term = tuple[int, int | None]  # a rank, and one of its backward passes (None: all of them)

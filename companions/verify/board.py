@@ -26,14 +26,14 @@ from typing import Any, NamedTuple
 
 import torch
 
+from proofbook.companions.verify import records
+from proofbook.companions.verify.internals import place
+from proofbook.companions.verify.launch import PREFIX
+from proofbook.companions.verify.replay import Replay
+from proofbook.companions.verify.report import Finding, Verdict
 from proofbook.runners.core.system import processes
 from proofbook.runners.core.system.processes import IdleTime
 from proofbook.runners.system.private import PrivateFolder, temporary
-from proofbook.runners.verify import records
-from proofbook.runners.verify.internals import place
-from proofbook.runners.verify.launch import PREFIX
-from proofbook.runners.verify.replay import Replay
-from proofbook.runners.verify.report import Finding, Verdict
 
 GATHER_SECONDS = 0.02
 # Besides tensors and plain values, what a record may hold.

@@ -28,9 +28,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 
+from proofbook.companions.verify.intercept import replace
+from proofbook.companions.verify.records import ScriptFailure
 from proofbook.runners.system.errors import FixableError
-from proofbook.runners.verify.intercept import replace
-from proofbook.runners.verify.records import ScriptFailure
 
 _ASKS = re.compile(r"cuda|nccl|nvidia|\bgpus?\b|accelerator device", re.IGNORECASE)
 _Function = Callable[..., Any]

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofbook.runners.verify.internals import (
+from proofbook.companions.verify.internals import (
     Edge,
     combining,
     curved,
@@ -27,8 +27,8 @@ from proofbook.runners.verify.internals import (
     terms,
     walked,
 )
-from proofbook.runners.verify.records import Loss, Updates, local_tensor, tensors_of
-from proofbook.runners.verify.report import Finding, Term, in_words
+from proofbook.companions.verify.records import Loss, Updates, local_tensor, tensors_of
+from proofbook.companions.verify.report import Finding, Term, in_words
 
 KNOWN = (
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",

@@ -30,13 +30,13 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from proofbook.companions.verify import internals, records, roots
+from proofbook.companions.verify.intercept import Interceptor, ScriptCollectives
+from proofbook.companions.verify.internals import LACKING, calling_stage, place, reached, redirected
+from proofbook.companions.verify.losses import LossWatch
+from proofbook.companions.verify.records import Forward, UpdateRecord, local_part, tensors_of
+from proofbook.companions.verify.roots import Root
 from proofbook.runners.system.errors import first_line
-from proofbook.runners.verify import internals, records, roots
-from proofbook.runners.verify.intercept import Interceptor, ScriptCollectives
-from proofbook.runners.verify.internals import LACKING, calling_stage, place, reached, redirected
-from proofbook.runners.verify.losses import LossWatch
-from proofbook.runners.verify.records import Forward, UpdateRecord, local_part, tensors_of
-from proofbook.runners.verify.roots import Root
 
 _GUARDED = (
     "forward_begins", "before_ddp", "record_without_grad", "forward_ends", "_gradient_arrives",

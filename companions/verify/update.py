@@ -18,12 +18,19 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
+from proofbook.companions.verify.fit import Expected, error_of, scales_of
+from proofbook.companions.verify.inputs import ModuleCase
+from proofbook.companions.verify.records import (
+    STATE,
+    Clip,
+    Modules,
+    RootRecord,
+    Tensors,
+    UpdateRecord,
+)
+from proofbook.companions.verify.report import Error
+from proofbook.companions.verify.roots import are_equal
 from proofbook.runners.judging.rounding import NORM, are_apart, distance, ratio
-from proofbook.runners.verify.fit import Expected, error_of, scales_of
-from proofbook.runners.verify.inputs import ModuleCase
-from proofbook.runners.verify.records import STATE, Clip, Modules, RootRecord, Tensors, UpdateRecord
-from proofbook.runners.verify.report import Error
-from proofbook.runners.verify.roots import are_equal
 
 
 def norm_of(tensors: Iterable[Tensor | None], norm_type: float = 2.0) -> float:

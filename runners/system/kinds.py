@@ -1,0 +1,93 @@
+"""What a folder adds to the book and its commands: a kind of pages, or a companion. No torch.
+
+In: `kind.py` of each folder of `generator/kinds/` and of `companions/`, and of installed packages
+that name theirs as an entry point `proofbook.kinds`. Out: a `Kind` of each. Nobody outside a folder
+knows it by its name; whoever takes one away takes away all that it adds. A declaration names
+functions and models as `.module:name`, from its own folder, so that reading it loads nothing else.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FOLDERS = ("generator/kinds/*", "companions/*", "runners/*")
+GROUP = "proofbook.kinds"  # of entry points; each names a module with a `KIND`
+HOME = Path(__file__).resolve().parents[2]
+
+
+class PageKind(NamedTuple):
+    """How pages of one kind are made."""
+
+    compose: str  # (Draft) → the elements of such a page
+    boost: float  # what its scores in the search are multiplied by
+    names_machines: bool = True  # below its content, those of its numbers
+    label: str = ""  # what lists of a topic's pages say before its title
+
+
+class Fence(NamedTuple):
+    """A fence of YAML in pages by hand."""
+
+    model: str  # of what it holds
+    elements: str  # (what it holds, its number on the page, Draft) → elements in its place
+    begins: str = ""  # (Draft) → elements above a page that has one
+    ends: str = ""  # (Draft) → elements and Markdown below such a page
+
+
+class Kind(NamedTuple):
+    """What one folder adds."""
+
+    # --- to the runners' commands
+    # The module of each: `add_arguments` says what it takes, `main` returns the exit code.
+    commands: Mapping[str, str] = {}
+    usage: str = ""  # the lines of `--help` on these
+    stopped: str = ""  # what is said where one of them is stopped
+    needs_torch: bool = True  # before such a command can begin
+    # A module that computes experiments again which no run measures: `trace_of(name)`, which is
+    # None for any other, `runs_again(name, runs)`, and `is_stale(trace)`.
+    again: str = ""
+
+    # --- to the book
+    files: Mapping[str, str] = {}  # pattern of files in `content/` → the model of each
+    folders: Sequence[str] = ()  # of `content/`, whose programs are run and whose JSON it writes
+    tries: Mapping[
+        str, str
+    ] = {}  # end of a file of `content/tries/` → how paths of its pages begin
+    reads: str = ""  # (Files, whether to read tries) → what `Book.part` gives, by its type
+    sheets: str = ""  # (Book) → its pages
+    pages: Mapping[str, PageKind] = {}  # by the kind of a `Sheet`
+    fences: Mapping[str, Fence] = {}  # by the word behind the marks
+    mistakes: str = ""  # (Evidence, Document) → what is wrong in a file
+    problems: str = ""  # (Book) → lines on what fails a strict build
+    shared: Mapping[str, Sequence[str]] = {}  # files with words of many pages → paths of its own
+    slots: Mapping[str, str] = {}  # place on a page of others → (Draft) → elements there
+    scripts: Mapping[str, str] = {}  # script → the elements, or kinds of pages, that need it
+    styles: Mapping[str, str] = {}  # the same of style sheets
+    spoken: Mapping[str, str] = {}  # script → the key of `ui.yml` with the words that it says
+
+    package: str = ""  # the folder as Python imports it; set where it is found
+
+    @property
+    def folder(self) -> Path:
+        """Where its declaration lies; beside it may lie elements.j2, ui.yml and assets/."""
+        return Path(str(import_module(f"{self.package}.kind").__file__)).parent
+
+    def take(self, name: str) -> Any:  # noqa: ANN401
+        """What `.module:name` names, imported now; a module for `.module`."""
+        module, _, attribute = name.partition(":")
+        loaded = import_module(module, self.package)
+        return getattr(loaded, attribute) if attribute else loaded
+
+
+@cache
+def kinds() -> tuple[Kind, ...]:
+    """All of them: those of this book by the names of their folders, then installed ones."""
+    places = [place for pattern in FOLDERS for place in sorted(HOME.glob(f"{pattern}/kind.py"))]
+    modules = [
+        ".".join(["proofbook", *place.relative_to(HOME).with_suffix("").parts]) for place in places
+    ]
+    modules += [point.value for point in metadata.entry_points(group=GROUP)]
+    return tuple(
+        import_module(name).KIND._replace(package=name.rpartition(".")[0]) for name in modules
+    )
