@@ -37,7 +37,7 @@ from proofbook.generator.checks import claim_checks, content_checks, site_checks
 from proofbook.generator.content import keys, scaffold
 from proofbook.generator.content.book import Book, Topic
 from proofbook.generator.content.errors import ContentErrors, nearest
-from proofbook.generator.content.reading import FILES, documents, load
+from proofbook.generator.content.reading import documents, file_models, load
 from proofbook.generator.content.shelf import measure_command
 from proofbook.generator.items import asked
 from proofbook.generator.items.kinds import kind_of
@@ -51,7 +51,7 @@ from proofbook.runners.traces.files import MACHINE
 
 SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has the schema quiz
     (Path(pattern).stem.rstrip("*") or Path(pattern).parent.name): model
-    for pattern, model in FILES.items()
+    for pattern, model in file_models().items()
 }
 SCHEMA_FOLDER = Path(".cache/schemas")  # the first line of each file of YAML names its schema there
 EXPORTS = {  # option → who reads its file
@@ -284,7 +284,7 @@ def _keys(options: argparse.Namespace) -> int:
         about, _, _ = (inspect.getdoc(function) or "").partition("\n\n")
         functions.append(f"| `{name}({takes})` | {keys.table_cell(about)} |")
     functions += (f"| `{name}('claim')` | {about} |" for name, about in OF_CLAIMS.items())
-    sections = [*keys.page(FILES.values(), files), "\n".join(functions)]
+    sections = [*keys.page(file_models().values(), files), "\n".join(functions)]
     if options.word and not (sections := keys.sections_about(options.word, sections)):
         raise scaffold.CannotScaffoldError(f"no part and no key begins with {options.word!r}")
     print("\n".join(sections).replace("python -m runners", program()))

@@ -3,7 +3,6 @@
 In: an `Evidence`. Out: located errors, for texts, expressions, ids, runs, figures, claims and keys.
 """
 
-import ast
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
 from typing import Any
@@ -17,7 +16,6 @@ from proofbook.generator.content.errors import ContentError, ContentErrors, near
 from proofbook.generator.content.exhibit import ExplainedProgram, Listing
 from proofbook.generator.content.guide import GuideFile
 from proofbook.generator.content.handwritten import HandWritten
-from proofbook.generator.content.lab import LabFile, WrongFile
 from proofbook.generator.content.lesson import CostFile, LessonFile, TraceFile, TryFile, WhyFile
 from proofbook.generator.content.plan_page import PlanFile
 from proofbook.generator.content.quiz import Item, QuizFile
@@ -31,7 +29,6 @@ from proofbook.generator.values.perturbed import why_not_stated
 from proofbook.generator.values.value import Value
 from proofbook.runners.planner.answers.published import PEAKS
 from proofbook.runners.system.kinds import kinds
-from proofbook.runners.traces.differences import MisfitError, wrong_programs
 
 # The ids that there are of what texts name, by their mark.
 _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
@@ -91,18 +88,17 @@ def document_errors(evidence: Evidence, document: Document[Any]) -> Iterator[Con
         for field in document.fields:
             yield from _text_mistakes(judged, document, field)
             yield from _unknown_reference(judged, document, field)
-        by_file = (own for model, own in _BY_FILE if isinstance(document.model, model))
-        for check_file in (*by_file, *_checks_of_kinds()):
+        for check_file in (own for model, own in _BY_FILE if isinstance(document.model, model)):
             for path, message in check_file(judged, document):
                 yield document.error(path, message)
+        for check_file_of_kind in _checks_of_kinds():
+            yield from check_file_of_kind(judged, document)
     listed = (field for field in document.fields if isinstance(field.part, Listing))
     paths = {evidence.book.root / field.text for field in listed if field.path[-1] == "path"}
     programs = "\n".join(path.read_text("utf-8") for path in paths if path.is_file())
     yield from document.text_faults(programs, has_units=evidence.rests_on_runs)
     yield from unit_checks.mistakes(evidence, document)
     yield from images.problems(document, evidence.book.root)
-    if isinstance(document.model, WrongFile):
-        yield from _wrong_programs(evidence.book, document)
 
 
 def _text_mistakes(
@@ -224,30 +220,6 @@ def _listings(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
                 yield (*field.path[:-1], "walkthrough", position, "code"), problem
 
 
-def _lab(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
-    """Quantities in comments of a lab's programs."""
-    root = evidence.book.root
-    for program in sorted((root / document.source.file).parent.glob("*.py")):
-        if problem := listed_code.why_stated(root, program.relative_to(root).as_posix(), None):
-            yield ("title",), problem
-
-
-def _wrong_programs(book: Book, document: Document[WrongFile]) -> Iterator[ContentError]:
-    """Programs of a lab whose changes do not fit the solution, or make no Python of it."""
-    for program in wrong_programs(book.root / document.source.file):
-        try:
-            ast.parse(program.assembled())
-        except MisfitError as error:
-            line, message = error.line, str(error)
-        except SyntaxError as error:
-            code = (error.text or "").strip()
-            line, message = 0, f"with these changes it is no Python: {error.msg}: {code!r}"
-        else:
-            continue
-        first, column = program.place
-        yield ContentError(document.source.file, first + line, column, message)
-
-
 def missing_sections(
     book: Book, sections: Callable[[str], Collection[str]]
 ) -> Iterator[ContentError]:
@@ -268,7 +240,7 @@ _Check = Callable[[Evidence, Document[Any]], Iterator[Mistake]]
 
 
 @cache
-def _checks_of_kinds() -> list[_Check]:
+def _checks_of_kinds() -> list[Callable[[Evidence, Document[Any]], Iterator[ContentError]]]:
     return [kind.take(kind.mistakes) for kind in kinds() if kind.mistakes]
 
 
@@ -280,7 +252,6 @@ _BY_FILE: tuple[tuple[type[Written], _Check], ...] = (
     (StatementFile, claim_checks.statement_mistakes),
     (TopicFile, _topic),
     (PlanFile, _plan),
-    (LabFile, _lab),
     (GuideFile, lesson_checks.layout_mistakes),
     (WhyFile, lesson_checks.layout_mistakes),
     (LessonFile, lesson_checks.figure_mistakes),

@@ -18,7 +18,6 @@ from proofbook.generator.content.exhibit import Figure
 from proofbook.generator.content.glossary import GlossaryFile, Term
 from proofbook.generator.content.guide import GuideFile
 from proofbook.generator.content.handwritten import HandWritten
-from proofbook.generator.content.lab import LabFile
 from proofbook.generator.content.lesson import LessonFile, Mode
 from proofbook.generator.content.plan_page import PlanFile
 from proofbook.generator.content.quiz import Item
@@ -38,7 +37,6 @@ class Topic:
     lessons: dict[Mode, Document[LessonFile]]  # by mode, in the order in which modes are suggested
     items: dict[str, Item]  # the questions of quiz.yml and of any quiz-….yml, by id
     items_by_mode: dict[Mode, tuple[str, ...]]  # the ids that each mode asks, each once, in order
-    labs: dict[str, Document[LabFile]]  # by name, in their order
 
     @cached_property
     def figures(self) -> dict[str, Figure]:

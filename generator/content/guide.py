@@ -15,7 +15,7 @@ from pydantic import Field
 from proofbook.generator.content.words import (
     ClaimId,
     Id,
-    LessonPath,
+    LessonSection,
     Line,
     Prose,
     RunPath,
@@ -24,13 +24,6 @@ from proofbook.generator.content.words import (
     Written,
 )
 from proofbook.generator.content.yaml_source import Path
-
-
-class LessonSection(Written):
-    """A section of a lesson, by its heading; a number before the heading is left out."""
-
-    page: LessonPath
-    section: str
 
 
 class Edge(Written):

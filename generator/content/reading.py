@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +31,6 @@ from proofbook.generator.content.errors import (
 )
 from proofbook.generator.content.glossary import GlossaryFile
 from proofbook.generator.content.guide import GuideFile
-from proofbook.generator.content.lab import LabFile, WrongFile
 from proofbook.generator.content.lesson import MODES, LessonFile, RecallFile
 from proofbook.generator.content.plan_page import PlanFile
 from proofbook.generator.content.quiz import Item, QuizFile
@@ -43,14 +43,12 @@ from proofbook.runners.system.kinds import kinds
 from proofbook.runners.traces import files as traces
 
 ModelT = TypeVar("ModelT", bound=Written)
-FILES: dict[str, type[Written]] = {  # of a book, in the order in which they are read
+_FILES: dict[str, type[Written]] = {  # of a book, in the order in which they are read
     "site.yml": HomeFile,
     "misconceptions.yml": MisconceptionFile,
     "topics/*/topic.yml": TopicFile,
     "topics/*/quiz*.yml": QuizFile,
     **{f"topics/*/{mode}.yml": model for mode, model in MODES.items()},
-    "topics/*/labs/*/lab.yml": LabFile,
-    "topics/*/labs/*/wrong.yml": WrongFile,
     "claims/*.yml": ClaimFile,
     "statements.yml": StatementFile,
     "references.yml": ReferenceFile,
@@ -60,8 +58,17 @@ FILES: dict[str, type[Written]] = {  # of a book, in the order in which they are
 }
 
 
+@cache
+def file_models() -> dict[str, type[Written]]:
+    """The model of each file of a book by the pattern of its path, in the order of reading."""
+    more = (
+        (pattern, kind.take(model)) for kind in kinds() for pattern, model in kind.files.items()
+    )
+    return {**_FILES, **dict(more)}
+
+
 @dataclass
-class _Loader(Files):
+class Loader(Files):
     """Reads what authors wrote, and keeps every document and every mistake."""
 
     documents: list[Document[Any]] = field(default_factory=list)
@@ -71,11 +78,11 @@ class _Loader(Files):
         if not (self.content / "site.yml").exists():
             message = "no such file; the book needs a home page. Is this the folder of a book?"
             self.refuse(self.content / "site.yml", message)
-        for folder in {Path(pattern).parent for pattern in FILES}:
+        for folder in {Path(pattern).parent for pattern in file_models()}:
             for path in visible_files(self.content, f"{folder}/*.yaml"):
                 self.refuse(path, f"files of a book end in `.yml`; rename it to {path.stem}.yml")
         beliefs: frozenset[tuple[str, str]] = frozenset()
-        for pattern, model in FILES.items():
+        for pattern, model in file_models().items():
             for path in visible_files(self.content, pattern):
                 self.keep(path, lambda *held, of=model, by=beliefs: read(*held, of, by))
             if model is MisconceptionFile:
@@ -136,6 +143,7 @@ class _Loader(Files):
                 yield topic
 
     def topic(self, folder: Path) -> Topic | None:
+        """The topic of a folder, if its `topic.yml` can be read."""
         known = [f"{stem}.yml" for stem in ("topic", "quiz", *MODES)]
         for path in visible_files(folder, "*.yml"):
             if path.name not in known and not path.match("quiz-*.yml"):
@@ -157,12 +165,7 @@ class _Loader(Files):
         items = {question.id: question for quiz in quizzes for question in quiz.model.items}
         lessons = {mode: own[mode] for mode in MODES if mode in own}
         by_mode = {mode: _items_of(lesson, items) for mode, lesson in lessons.items()}
-        labs = {
-            path.parent.name: document for path, document in files.items()
-            if isinstance(document.model, LabFile) and path.parent.parent.parent == folder
-        }  # fmt: skip
-        in_order = dict(sorted(labs.items(), key=lambda pair: pair[1].model.order))
-        return Topic(folder.name, file.model, lessons, items, by_mode, in_order)
+        return Topic(folder.name, file.model, lessons, items, by_mode)
 
 
 def _items_of(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[str, ...]:
@@ -178,12 +181,12 @@ def load_quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
 
     Messages name files from `root`; the files of questions are in `folder` below it.
     """
-    loader = _Loader(root / folder.name)
+    loader = Loader(root / folder.name)
     for path in visible_files(folder, "**/*.y*ml"):
         loader.keep(path, lambda *held: read(*held, QuizFile))
     loader.refuse_doubles()
     items = loader.parts(QuizFile, "items")
-    topic = Topic("", TopicFile.model_construct(), {}, items, {}, {})
+    topic = Topic("", TopicFile.model_construct(), {}, items, {})
     machine = Machine.model_construct(name="")
     return Book(
         root, HomeFile.model_construct(), (topic,), machine, machine, tuple(loader.documents),
@@ -193,7 +196,7 @@ def load_quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
 
 def documents(content: Path) -> tuple[list[Document[Any]], list[ContentError]]:
     """The valid documents of a content folder, and the errors of all others."""
-    loader = _Loader(content.resolve())
+    loader = Loader(content.resolve())
     loader.read()
     return loader.documents, loader.errors
 
@@ -212,7 +215,7 @@ def load(
     `machine`, `only` and `with_new` are as in `Shelf`; `is_stale` tells whether the code of a
     trace's experiment has changed since, and `with_tries` is whether to read what readers tried.
     """
-    loader = _Loader(content.resolve())
+    loader = Loader(content.resolve())
     loader.read()
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
     loader.refuse_doubles()

@@ -22,12 +22,13 @@ from proofbook.generator.pages.elements.tables import Table
 from proofbook.generator.pages.environment import TEMPLATES, environment
 from proofbook.generator.pages.page import Gathered
 from proofbook.generator.pages.sheets import Sheet
-from proofbook.generator.pages.views import claims, labs
+from proofbook.generator.pages.views import claims
 from proofbook.generator.pages.views.claims import JudgedClaim
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.markdown import plain, unlinked
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.website.publish import ASSETS, style
+from proofbook.runners.system.kinds import filling
 
 PARTS = ("plan", "slides", "questions", "answers", "lab", "mistakes")
 MINUTES, STEP = 90, 5
@@ -69,7 +70,7 @@ def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
     """`{file name: bytes}`: a class on a topic as self-contained HTML, no part without content."""
     sheets = ASSETS / "asking.css", TEMPLATES / "exported/class.css"
     css = style().decode() + "".join(path.read_text(encoding="utf-8") for path in sheets)
-    sheet = Sheet("class.md", "class", "", "", topic=topic, lab=next(iter(topic.labs), None))
+    sheet = Sheet("class.md", "class", "", "", topic=topic)
     plan = _lecture(begin(sheet, Gathered(evidence, {}, {})))
     needs = {"lab": plan.task, "mistakes": plan.mistakes, "questions": plan.paper}
     page, files = environment().get_template("exported/class.html.j2"), {}
@@ -96,7 +97,9 @@ def _lecture(draft: Draft) -> Lecture:
                 break
     votes = zip("ABC", asked.items(), strict=False)
     mistakes, paper = _mistakes(topic, folio), _on_paper(topic, names - {*asked.values()})
-    more = {"beliefs": mistakes, "paper": paper, "lab": topic.labs}
+    tasks = (one for fill in filling("class") for one in fill(draft))
+    lab, task = next(tasks, (Markup(), []))
+    more = {"beliefs": mistakes, "paper": paper, "lab": task}
     titles = {other.id: other.file.title for other in folio.book.topics}
     summary = draft.prose(topic.file.summary)
     models = {mode: topic.lessons[mode].model for mode in modes}
@@ -111,8 +114,6 @@ def _lecture(draft: Draft) -> Lecture:
         figure = draft.first_state(topic.figures[f"learn#{learn.figure}"])
         idea = [draft.prose(learn.idea), figure]
         program, output_says = draft.program(learn.program), draft.prose(learn.program.output_says)
-    lab = topic.labs[draft.sheet.lab].model if draft.sheet.lab else None
-    pictured = [draft.first_state(topic.figures[lab.figure])] if lab and lab.figure else []
     laws = claims.verdict_rows(topic.file.key_laws, folio)
     return Lecture(
         topic=folio.line(topic.file.title),
@@ -129,8 +130,8 @@ def _lecture(draft: Draft) -> Lecture:
         laws=claims.judged_table(laws, has_formula=True) if laws else None,
         paper=[question for name in paper for question in draft.item(name, "question")],
         mistakes=mistakes,
-        lab=folio.line(lab.title) if lab else Markup(),
-        task=[*labs.task(draft, pictured)] if lab else [],
+        lab=lab,
+        task=task,
     )
 
 

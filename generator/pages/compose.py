@@ -31,7 +31,6 @@ from proofbook.generator.pages.views import (
     guide,
     handwritten,
     home,
-    labs,
     lessons,
     machines,
     plans,
@@ -44,7 +43,7 @@ from proofbook.generator.pages.views import (
 )
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.markdown import num_links, plain
-from proofbook.runners.system.kinds import kinds
+from proofbook.runners.system.kinds import page_kind
 
 # By the kind of a page, which function composes it, and what its scores in the search are
 # multiplied by. Among the entries of pages of one rank, `fields` in `mkdocs.yml` decides.
@@ -62,7 +61,6 @@ KINDS: dict[str, tuple[_Compose, float]] = {
     "challenge": (lessons.challenge, 0.6),
     "experiment": (lessons.experiment, 1.0),
     "summary": (lessons.summary, 0.1),
-    "lab": (labs.lab, 0.5),
     "home": (home.home, 0.3),
     "topics": (home.topics, 0.3),
     "topic": (home.topic, 0.2),
@@ -87,7 +85,7 @@ LISTED_WITH = frozenset({"introduction", "overview", "mental_model", "concept", 
 # Pages of these kinds name each machine beside its numbers.
 OF_MACHINES = ("runs", "machine", "evidence")
 # What stands around these names no machine.
-UNMEASURED = (*OF_MACHINES, "glossary", "lab")
+UNMEASURED = (*OF_MACHINES, "glossary")
 HIDDEN = [
     *range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F,
     *range(0x2028, 0x202F), *range(0x2066, 0x206A),
@@ -183,16 +181,16 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
 
 def _kind_of(sheet: Sheet) -> tuple[_Compose, float, bool]:
     """The function that composes a page, its factor in the search, whether it names machines."""
-    for kind in kinds():
-        if page := kind.pages.get(sheet.kind):
-            return kind.take(page.compose), page.boost, page.names_machines
+    if of_kind := page_kind(sheet.kind):
+        kind, page = of_kind
+        return kind.take(page.compose), page.boost, page.names_machines
     return *KINDS[sheet.kind], sheet.kind not in UNMEASURED
 
 
 def _hides(sheet: Sheet, headings: Sequence[Heading]) -> list[str]:
     """The sidebars that a page does not show."""
     is_divided = sheet.has_toc or sum(part.is_listed for part in headings[1:]) > FEW
-    has_contents = is_divided and (sheet.has_toc or sheet.mode or sheet.lab)
+    has_contents = is_divided and (sheet.has_toc or sheet.mode or (sheet.topic and sheet.of))
     return ["navigation"] if has_contents else ["navigation", "toc"]
 
 

@@ -28,7 +28,7 @@ from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.machines import Missing, OtherOutcomes, missing_runs, other_outcomes
 from proofbook.runners.core.system.processes import end_with
 from proofbook.runners.core.trace.machine import num_cores
-from proofbook.runners.system.kinds import kinds
+from proofbook.runners.system.kinds import kinds, page_kind
 
 TAKEN = "the book has a page of this name already"
 EVERYTHING = ("",)
@@ -153,7 +153,8 @@ def _of_try(name: str, book: Book) -> Iterator[str]:
 def _is_listed(sheet: Sheet) -> bool:
     """Whether others list it; a page with a companion's fence lists sections of lessons itself."""
     is_plain = sheet.by_hand and not any(sheet.by_hand.of_kinds().values())
-    return bool(sheet.mode or sheet.lab or is_plain)
+    of_kind = page_kind(sheet.kind)
+    return bool(sheet.mode or is_plain or (of_kind and of_kind[1].is_listed))
 
 
 def _path_conflicts(planned: Sequence[Sheet]) -> Iterator[ContentError]:

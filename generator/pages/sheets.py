@@ -30,7 +30,6 @@ class Sheet:
     topic: Topic | None = None
     mode: Mode | None = None  # of a lesson
     part: DeepPage | None = None  # of the chain of Deep
-    lab: str | None = None  # its name, on the page of a lab
     text: str = ""  # the Markdown of a page by hand
     by_hand: HandWritten | None = None  # such a page, with the listings and quizzes of its fences
     machine: str | None = None  # on the page of one machine
@@ -80,12 +79,9 @@ def _lessons(topic: Topic) -> Iterator[Sheet]:
 
 
 def _of_topic(topic: Topic) -> Iterator[Sheet]:
-    """A topic's labs, its summary and its index."""
+    """A topic's summary and its index."""
     folder, file = f"topics/{topic.id}", topic.file
     sheet = partial(Sheet, topic=topic)
-    for name, lab in topic.labs.items():
-        path, source = f"{folder}/lab-{name}.md", lab.source.file
-        yield sheet(path, "lab", lab.model.title, lab.model.task, source, lab=name)
     written, title = f"content/{folder}/topic.yml", f"Summary of “{file.title}”"
     if file.key_laws:
         yield sheet(f"{folder}/summary.md", "summary", title, file.summary, written)

@@ -57,6 +57,7 @@ from proofbook.generator.printing.folio import interface_words
 from proofbook.generator.website import page_html, page_markdown, publish, search
 from proofbook.generator.website.guest_plugin import GuestPlugin
 from proofbook.runners.system.book import enter_book, own_book
+from proofbook.runners.system.kinds import page_kind
 from proofbook.runners.traces.digest import forget_code
 
 PATH = "topics/index.md"
@@ -302,7 +303,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             if not sheet.topic or not file or not (page := file.page):
                 continue
             own = of_topics.setdefault(sheet.topic.id, [])
-            kind = modes.get(sheet.mode) or (sheet.lab and "Lab")
+            of_kind = page_kind(sheet.kind)
+            kind = modes.get(sheet.mode) or (of_kind and of_kind[1].label)
             if sheet.part:  # below the first page of its lesson
                 lesson = own[-1]
                 if not isinstance(lesson, Section):

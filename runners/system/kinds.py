@@ -6,7 +6,7 @@ knows it by its name; whoever takes one away takes away all that it adds. A decl
 functions and models as `.module:name`, from its own folder, so that reading it loads nothing else.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
@@ -24,6 +24,7 @@ class PageKind(NamedTuple):
     boost: float  # what its scores in the search are multiplied by
     names_machines: bool = True  # below its content, those of its numbers
     label: str = ""  # what lists of a topic's pages say before its title
+    is_listed: bool = False  # other pages list it, so it is printed before them
 
 
 class Fence(NamedTuple):
@@ -51,17 +52,20 @@ class Kind(NamedTuple):
     # --- to the book
     files: Mapping[str, str] = {}  # pattern of files in `content/` → the model of each
     folders: Sequence[str] = ()  # of `content/`, whose programs are run and whose JSON it writes
+    downloads: bool = True  # pages offer these programs for download
+    # Experiments that no machine turns, such as grades.
+    of_no_machine: Sequence[str] = ()
     tries: Mapping[
         str, str
     ] = {}  # end of a file of `content/tries/` → how paths of its pages begin
-    reads: str = ""  # (Files, whether to read tries) → what `Book.part` gives, by its type
+    reads: str = ""  # (Loader, whether to read tries) → what `Book.part` gives, by its type
     sheets: str = ""  # (Book) → its pages
     pages: Mapping[str, PageKind] = {}  # by the kind of a `Sheet`
     fences: Mapping[str, Fence] = {}  # by the word behind the marks
-    mistakes: str = ""  # (Evidence, Document) → what is wrong in a file
+    mistakes: str = ""  # (Evidence, Document) → ContentErrors of a file
     problems: str = ""  # (Book) → lines on what fails a strict build
     shared: Mapping[str, Sequence[str]] = {}  # files with words of many pages → paths of its own
-    slots: Mapping[str, str] = {}  # place on a page of others → (Draft) → elements there
+    slots: Mapping[str, str] = {}  # place that others leave open → what fills it; see `filling`
     scripts: Mapping[str, str] = {}  # script → the elements, or kinds of pages, that need it
     styles: Mapping[str, str] = {}  # the same of style sheets
     spoken: Mapping[str, str] = {}  # script → the key of `ui.yml` with the words that it says
@@ -91,3 +95,17 @@ def kinds() -> tuple[Kind, ...]:
     return tuple(
         import_module(name).KIND._replace(package=name.rpartition(".")[0]) for name in modules
     )
+
+
+def page_kind(name: str) -> tuple[Kind, PageKind] | None:
+    """The folder that pages of a kind come from, and how they are made; None for the book's own."""
+    return next(((kind, kind.pages[name]) for kind in kinds() if name in kind.pages), None)
+
+
+def filling(slot: str) -> Iterator[Any]:
+    """Yield what fills a slot, one of each kind that does.
+
+    The slots: `steps.NAME` (topic, Folio, minutes by path) → steps of a topic's way at the place
+    `NAME` of `ways.GROUPS`; `class` (Draft) → the title of a task for a class, and the task.
+    """
+    yield from (kind.take(kind.slots[slot]) for kind in kinds() if slot in kind.slots)

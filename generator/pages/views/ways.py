@@ -24,6 +24,7 @@ from proofbook.generator.items.kinds.kind import Kind
 from proofbook.generator.pages.sheets import Sheet
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
+from proofbook.runners.system.kinds import filling
 
 
 class Step(NamedTuple):
@@ -67,7 +68,8 @@ class Rail:
         return [*self.steps, self.after if self.is_of_topic else None][self.at]
 
 
-# What a topic has, in groups: its lessons and labs in the suggested order, and its summary.
+# What a topic has, in groups: its lessons in the suggested order, with places for what companions
+# add, and its summary.
 GROUPS = {
     "Read": ("learn", "deep", "worked"),
     "See": ("trace", "cost", "experiment"),
@@ -94,10 +96,8 @@ def in_order(groups: Groups) -> list[Step]:
 
 def _of_kind(kind: str, topic: Topic, folio: Folio, minutes: Mapping[str, int]) -> Iterator[Step]:
     file = topic.file
-    for name, lab in topic.labs.items() if kind == "lab" else ():
-        says, page = folio.in_link.line(lab.model.title), f"{topic.id}/lab-{name}"
-        own = minutes.get(f"topics/{page}.md", 0)
-        yield Step(f"lab-{name}.html", escape("Lab"), says, page, "", own, kind)
+    for steps in filling(f"steps.{kind}"):
+        yield from steps(topic, folio, minutes)
     if kind == "summary" and file.key_laws:
         yield Step("summary.html", escape("Summary"), escape(SUMMARY), kind=kind)
     for mode in topic.items_by_mode:
