@@ -3,7 +3,7 @@
 import re
 from html import unescape
 
-from proofbook.generator.export import formats
+from proofbook.companions.export import formats
 from proofbook.generator.items.item_checks import answerable_cases
 from proofbook.generator.items.kinds import kind_of
 from proofbook.generator.items.kinds.typed import unit_of

@@ -90,7 +90,6 @@ def test_nothing_in_the_generator_imports_torch():
 def test_only_the_plugins_import_mkdocs():
     assert set(_importers("mkdocs", "generator", "runners")) <= {
         "generator/website/plugin.py",
-        "generator/website/guest_plugin.py",
     }
 
 

@@ -37,7 +37,7 @@ from proofbook.generator.content.quiz import Item, QuizFile
 from proofbook.generator.content.shelf import IsStale, Shelf, published_references, standing
 from proofbook.generator.content.topic import HomeFile, TopicFile
 from proofbook.generator.content.words import Written
-from proofbook.runners.core.trace.records import Machine, Trace
+from proofbook.runners.core.trace.records import Trace
 from proofbook.runners.planner.answers.published import is_stale
 from proofbook.runners.system.kinds import kinds
 from proofbook.runners.traces import files as traces
@@ -174,24 +174,6 @@ def _items_of(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[
         return tuple(name for name in items if name not in lesson.model.leave_out)
     named = (field.text for field in lesson.fields if field.mark == "item")
     return tuple(dict.fromkeys(name for name in named if name in items))
-
-
-def load_quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
-    """(a `Book` of one topic without runs, all mistakes) from the quiz files of another site.
-
-    Messages name files from `root`; the files of questions are in `folder` below it.
-    """
-    loader = Loader(root / folder.name)
-    for path in visible_files(folder, "**/*.y*ml"):
-        loader.keep(path, lambda *held: read(*held, QuizFile))
-    loader.refuse_doubles()
-    items = loader.parts(QuizFile, "items")
-    topic = Topic("", TopicFile.model_construct(), {}, items, {})
-    machine = Machine.model_construct(name="")
-    return Book(
-        root, HomeFile.model_construct(), (topic,), machine, machine, tuple(loader.documents),
-        GlossaryFile(terms=[]),
-    ), loader.errors  # fmt: skip
 
 
 def documents(content: Path) -> tuple[list[Document[Any]], list[ContentError]]:

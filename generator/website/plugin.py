@@ -1,7 +1,7 @@
 """MkDocs' view of Proofbook: the plugin that mkdocs.yml names, and that of a book.
 
 Where mkdocs.yml stands beside a book, `BookPlugin` makes the whole site; in any other site,
-`GuestPlugin` (guest_plugin.py) puts questions into its pages.
+the plugin of a companion, if there is one, puts questions into its pages.
 
 Before a build it loads the book, renders it, and writes it to `docs_dir`: pages and assets where
 their bytes changed, raw traces beside them. It deletes what it wrote there earlier and the book no
@@ -26,7 +26,7 @@ from contextlib import ExitStack
 from functools import partial
 from html import unescape
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from jinja2 import Environment
 from material.plugins.search.plugin import SearchPlugin  # type: ignore[import-untyped]
@@ -55,9 +55,8 @@ from proofbook.generator.pages.press import EVERYTHING, Press
 from proofbook.generator.pages.views.ways import GROUPS
 from proofbook.generator.printing.folio import interface_words
 from proofbook.generator.website import page_html, page_markdown, publish, search
-from proofbook.generator.website.guest_plugin import GuestPlugin
 from proofbook.runners.system.book import enter_book, own_book
-from proofbook.runners.system.kinds import page_kind
+from proofbook.runners.system.kinds import kinds, page_kind
 from proofbook.runners.traces.digest import forget_code
 
 PATH = "topics/index.md"
@@ -103,7 +102,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     """Finds out what the site is, and leaves all else to the plugin of a book or of a guest."""
 
     is_serving = is_deploying = False
-    mode: "BookPlugin | GuestPlugin | None" = None  # the same for all builds of `serve`
+    mode: BasePlugin[Any] | None = None  # the same for all builds of `serve`
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Remember whether a person is watching, and whether the build goes out at once."""
@@ -112,7 +111,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     @event_priority(50)  # before the search, which asks the theme for its language
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
-        """Register BookPlugin if settings name a book or its folder exists, else GuestPlugin."""
+        """Register BookPlugin if settings name a book or its folder exists, else a companion's."""
         root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
         if config.strict and not log.isEnabledFor(logging.WARNING):
             logging.getLogger("mkdocs").setLevel(logging.WARNING)  # --quiet would count no warning
@@ -122,7 +121,11 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
                 self.mode = BookPlugin(self.is_serving, self.is_deploying)
             self.mode.begin(root, self.config, config)
         else:
-            self.mode = GuestPlugin(root, self.config.quizzes, is_serving=self.is_serving)
+            guest = next((kind for kind in kinds() if kind.in_other_sites), None)
+            if guest is None:
+                raise ContentAbort(f"{root}: no book here; one has content/site.yml")
+            make = guest.take(guest.in_other_sites)
+            self.mode = make(root, self.config.quizzes, is_serving=self.is_serving)
         config.plugins["proofbook/mode"] = self.mode
         return config
 

@@ -7,7 +7,6 @@ published book shows the machines of the current commit, and offers its sources.
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,16 +44,6 @@ SPOKEN = {
 PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 PICTURES = "assets/pictures"  # of pages with a part of their path as name: content/pictures/ddp.png
 SOURCES = "proofbook-sources.zip"  # what a published book offers for download: its commit
-GUEST = "assets/proofbook"  # what pages of another site load
-GUEST_STYLE = ASSETS / "guest.css"
-SCRIPTS_OF_ITEMS = (
-    "page", "proofbook", "schedule", "kinds", "question", "pieces", "numbers", "asked",
-)  # fmt: skip
-_SCOPED = re.compile(
-    r"(?:\[dir\] )?(?:\.md-content__inner)?\.md-typeset|:root|\.js\b|body\[data-md-color-scheme\]|"
-    r"\.md-content__inner"
-)
-_REM = re.compile(r"(?<![\w.-])(-?[\d.]+)rem\b")
 NOTE = ".written"  # names what the generator wrote; MkDocs leaves out files that begin with a dot
 LOCK = ".lock"
 OCCUPIED = (
@@ -75,7 +64,7 @@ def site_files(
     """
     files = press.printed(book, under)
     files.update(press.assets)
-    files.update(_assets())
+    files.update(assets())
     files.update(_joint(files, press))
     files.update(_programs(book))
     traces = book.machines.items()
@@ -97,11 +86,12 @@ def site_files(
     return files
 
 
-def _assets() -> dict[str, bytes]:
+def assets() -> dict[str, bytes]:
+    """What pages load, by path under the site's root."""
     files = {
-        f"assets/{path.relative_to(ASSETS).as_posix()}": _asset(path)
+        f"assets/{path.relative_to(ASSETS).as_posix()}": asset(path)
         for path in sorted(ASSETS.rglob("*"))
-        if path.is_file() and path.parent != STYLES and path != GUEST_STYLE
+        if path.is_file() and path.parent != STYLES
     }
     files[STYLE] = style()
     for script, key in SPOKEN.items():
@@ -118,22 +108,6 @@ def _joint(files: Mapping[str, bytes], press: Press) -> Iterator[tuple[str, byte
             yield f"assets/{name}.js", b"".join(parts)
 
 
-def guest_assets() -> dict[str, bytes]:
-    """Bytes of quiz.css, scoped to `.pb-quiz`, and of quiz.js for another site, by path.
-
-    Our sizes count from a root of 20 px, which Material has; `--pb-rem` is that size elsewhere.
-    """
-    files = _assets()
-    css = style(("palette", "shared", "tables", "values", "items", "evidence")).decode()
-    css = _SCOPED.sub(".pb-quiz", css + files["assets/asking.css"].decode())
-    css = _REM.sub(r"calc(\1 * var(--pb-rem))", css)
-    scripts = (files[f"assets/{name}.js"] for name in SCRIPTS_OF_ITEMS)
-    return {
-        f"{GUEST}/quiz.css": _asset(GUEST_STYLE) + css.encode(),
-        f"{GUEST}/quiz.js": b"".join(scripts),
-    }
-
-
 def _programs(book: Book) -> dict[str, bytes]:
     """The programs that pages offer for download, by path under the site's root."""
     fields = (field for document in book.documents for field in document.fields)
@@ -144,7 +118,7 @@ def _programs(book: Book) -> dict[str, bytes]:
     return {name: listed_code.text(book.root, path).encode() for name, path in files.items()}
 
 
-def _asset(path: Path) -> bytes:
+def asset(path: Path) -> bytes:
     """A file as pages load it, minified; a script in a function of its own, which takes `book`."""
     if path.suffix == ".js":
         script = jsmin(path.read_text("utf-8"))
@@ -154,7 +128,7 @@ def _asset(path: Path) -> bytes:
 
 def style(components: Iterable[str] = COMPONENTS) -> bytes:
     """The components as one style sheet."""
-    return b"".join(_asset(STYLES / f"{name}.css") for name in components)
+    return b"".join(asset(STYLES / f"{name}.css") for name in components)
 
 
 def words_for_scripts(name: str, words: Mapping[str, object]) -> bytes:

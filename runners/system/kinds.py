@@ -6,7 +6,8 @@ knows it by its name; whoever takes one away takes away all that it adds. A decl
 functions and models as `.module:name`, from its own folder, so that reading it loads nothing else.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
@@ -36,6 +37,14 @@ class Fence(NamedTuple):
     ends: str = ""  # (Draft) → elements and Markdown below such a page
 
 
+class BookCommand(NamedTuple):
+    """A command of the generator."""
+
+    about: str  # the line of `--help`
+    add_arguments: Callable[[ArgumentParser], None]  # beside `--content` and `--machine`
+    run: Callable[[Namespace], int]  # returns the exit code
+
+
 class Kind(NamedTuple):
     """What one folder adds."""
 
@@ -50,6 +59,9 @@ class Kind(NamedTuple):
     again: str = ""
 
     # --- to the book
+    book_commands: Mapping[str, str] = {}  # of the generator, each a `BookCommand`
+    book_usage: str = ""  # the lines of `proofbook --help` on these
+    in_other_sites: str = ""  # MkDocs' plugin of a site without a book: (root, quizzes, is_serving)
     files: Mapping[str, str] = {}  # pattern of files in `content/` → the model of each
     folders: Sequence[str] = ()  # of `content/`, whose programs are run and whose JSON it writes
     downloads: bool = True  # pages offer these programs for download

@@ -15,9 +15,13 @@ from markupsafe import Markup
 
 from proofbook.generator.checks import content_checks
 from proofbook.generator.content import handwritten
-from proofbook.generator.content.documents import NUMBERS
-from proofbook.generator.content.errors import ContentError, ContentErrors
-from proofbook.generator.content.reading import load_quizzes
+from proofbook.generator.content.book import Book, Topic
+from proofbook.generator.content.documents import NUMBERS, read
+from proofbook.generator.content.errors import ContentError, ContentErrors, visible_files
+from proofbook.generator.content.glossary import GlossaryFile
+from proofbook.generator.content.quiz import QuizFile
+from proofbook.generator.content.reading import Loader
+from proofbook.generator.content.topic import HomeFile, TopicFile
 from proofbook.generator.pages.elements.questions import question
 from proofbook.generator.pages.environment import label
 from proofbook.generator.pages.views.handwritten import items_of
@@ -28,6 +32,7 @@ from proofbook.generator.values.expression import compiled
 from proofbook.generator.values.filters import FILTERS, FUNCTIONS
 from proofbook.generator.values.paths import Evaluation
 from proofbook.generator.values.value import ExpressionError, Value, constant
+from proofbook.runners.core.trace.records import Machine
 
 _PRINTS = frozenset({"unit", "digits", "percent", "times", "exact"})
 NO_RUNS = "this site has no runs, so expressions calculate with numbers"
@@ -129,6 +134,24 @@ class Guest:
     def folio(self, page: str) -> Folio:
         """The folio of one page of the site."""
         return GuestFolio(self.evidence, self.evidence, path=page)
+
+
+def load_quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
+    """(a `Book` of one topic without runs, all mistakes) from the quiz files of another site.
+
+    Messages name files from `root`; the files of questions are in `folder` below it.
+    """
+    loader = Loader(root / folder.name)
+    for path in visible_files(folder, "**/*.y*ml"):
+        loader.keep(path, lambda *held: read(*held, QuizFile))
+    loader.refuse_doubles()
+    items = loader.parts(QuizFile, "items")
+    topic = Topic("", TopicFile.model_construct(), {}, items, {})
+    machine = Machine.model_construct(name="")
+    return Book(
+        root, HomeFile.model_construct(), (topic,), machine, machine, tuple(loader.documents),
+        GlossaryFile(terms=[]),
+    ), loader.errors  # fmt: skip
 
 
 def _or_cite(error: ContentError) -> ContentError:

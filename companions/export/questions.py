@@ -31,7 +31,7 @@ from proofbook.runners.core.trace.fields import NBSP
 _MARK = r"(?:[(:]|, |\bare) ?{}[,.)]"  # beside a number, or below a table or figure
 _LIGHT = re.compile(r"light-dark\(([^,]+),[^;]+\)(?=[;}])")
 ARRANGED = ("order", "match")
-BARE = "exported/question.html.j2"
+BARE = "export/forms/question.html.j2"
 _PLAYED = ".pb-past{display:none}"  # the line of a player
 
 

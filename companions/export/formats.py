@@ -16,8 +16,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from proofbook.companions.export.questions import ExportedQuestion, questions
 from proofbook.generator.content.book import Book, Topic
-from proofbook.generator.export.questions import ExportedQuestion, questions
 from proofbook.generator.pages.environment import environment
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.markdown import plain
@@ -103,7 +103,7 @@ def _pools(asked: Sequence[ExportedQuestion]) -> dict[str, list[ExportedQuestion
 
 
 def _filled(template: str, **values: object) -> bytes:
-    return environment().get_template(f"exported/{template}.j2").render(values).encode()
+    return environment().get_template(f"export/forms/{template}.j2").render(values).encode()
 
 
 def _gift_line(html: str) -> Markup:

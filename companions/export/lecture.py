@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, zip_longest
+from pathlib import Path
 
 from markupsafe import Markup
 
@@ -19,7 +20,7 @@ from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Content, Element
 from proofbook.generator.pages.elements.programs import ListedProgram
 from proofbook.generator.pages.elements.tables import Table
-from proofbook.generator.pages.environment import TEMPLATES, environment
+from proofbook.generator.pages.environment import environment
 from proofbook.generator.pages.page import Gathered
 from proofbook.generator.pages.sheets import Sheet
 from proofbook.generator.pages.views import claims
@@ -30,6 +31,7 @@ from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.website.publish import ASSETS, style
 from proofbook.runners.system.kinds import filling
 
+FORMS = Path(__file__).with_name("forms")
 PARTS = ("plan", "slides", "questions", "answers", "lab", "mistakes")
 MINUTES, STEP = 90, 5
 ON_PAPER, IN_CLASS = 10, 4  # questions, and how many of them students answer at once
@@ -68,12 +70,12 @@ class Lecture:
 
 def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
     """`{file name: bytes}`: a class on a topic as self-contained HTML, no part without content."""
-    sheets = ASSETS / "asking.css", TEMPLATES / "exported/class.css"
+    sheets = ASSETS / "asking.css", FORMS / "class.css"
     css = style().decode() + "".join(path.read_text(encoding="utf-8") for path in sheets)
     sheet = Sheet("class.md", "class", "", "", topic=topic)
     plan = _lecture(begin(sheet, Gathered(evidence, {}, {})))
     needs = {"lab": plan.task, "mistakes": plan.mistakes, "questions": plan.paper}
-    page, files = environment().get_template("exported/class.html.j2"), {}
+    page, files = environment().get_template("export/forms/class.html.j2"), {}
     for part in (part for part in PARTS if needs.get(part, True)):
         html = page.render(part=part, lecture=plan, css=css, minutes=MINUTES, in_class=IN_CLASS)
         files[f"{part}.html"] = unlinked(html).encode()

@@ -24,13 +24,13 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 from mkdocs.utils.templates import TemplateContext
 
+from proofbook.companions.guest import assets
+from proofbook.companions.guest.questions import Guest
 from proofbook.generator.content import addresses
 from proofbook.generator.content.errors import ContentErrors, place_of
 from proofbook.generator.content.handwritten import FENCE
 from proofbook.generator.content.prose import meant
-from proofbook.generator.pages.guest import Guest
 from proofbook.generator.printing.folio import Folio
-from proofbook.generator.website import publish
 from proofbook.generator.website.page_html import last_level, relinked
 
 QUIZZES = "quizzes"  # the folder of questions, beside mkdocs.yml
@@ -115,7 +115,7 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
             html = before + _slot(len(asked)) + after
             asked.append(self._questions(fence, level, folio, page.file, files))
         if any(asked):
-            loaded = get_relative_url(f"{publish.GUEST}/quiz", page.url)
+            loaded = get_relative_url(f"{assets.GUEST}/quiz", page.url)
             asked[0] = f'<link rel="stylesheet" href="{loaded}.css">\n{asked[0]}'
             asked[-1] += f'\n<script src="{loaded}.js" defer></script>'
         self.asked[name] = asked
@@ -150,7 +150,7 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
 
     def on_post_build(self, *, config: MkDocsConfig) -> None:
         """Write what pages with a question load, if there is one."""
-        for name, content in publish.guest_assets().items() if any(self.asked.values()) else ():
+        for name, content in assets.guest_assets().items() if any(self.asked.values()) else ():
             path = Path(config.site_dir, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
