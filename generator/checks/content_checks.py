@@ -10,13 +10,12 @@ from typing import Any
 from proofbook.generator.checks import claim_checks, lesson_checks, unit_checks
 from proofbook.generator.content import images, listed_code, prose
 from proofbook.generator.content.book import Book
-from proofbook.generator.content.claim import ClaimFile, StatementFile
+from proofbook.generator.content.claim import ClaimFile
 from proofbook.generator.content.documents import TEXTS, Document, TextField
 from proofbook.generator.content.errors import ContentError, ContentErrors, nearest, sort_errors
 from proofbook.generator.content.exhibit import ExplainedProgram, Listing
-from proofbook.generator.content.guide import GuideFile
 from proofbook.generator.content.handwritten import HandWritten
-from proofbook.generator.content.lesson import CostFile, LessonFile, TraceFile, TryFile, WhyFile
+from proofbook.generator.content.lesson import CostFile, LessonFile, TraceFile, TryFile
 from proofbook.generator.content.plan_page import PlanFile
 from proofbook.generator.content.quiz import Item, QuizFile
 from proofbook.generator.content.topic import TopicFile
@@ -31,20 +30,14 @@ from proofbook.runners.planner.answers.published import PEAKS
 from proofbook.runners.system.kinds import kinds
 
 # The ids that there are of what texts name, by their mark.
-_KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
+_Ids = Callable[[Book, Document[Any]], Collection[str]]
+_KNOWN: dict[str, _Ids] = {
     "reference": lambda book, _: book.references,
     "misconception": lambda book, _: book.misconceptions,
-    "statement": lambda book, _: book.statements,
     "grid": lambda book, _: [name for name, trace in book.traces.items() if trace.grid],
     "topic": lambda book, _: [topic.id for topic in book.topics],
     "lesson": lambda book, _: book.lessons,
     "page_path": lambda book, _: [*book.lessons, *book.handwritten_by_name],
-    "technique": lambda _, document: [technique.id for technique in document.model.techniques],
-    "symptom": lambda _, document: [
-        f"{symptom.id}{ask}"
-        for _, symptom in document.model.symptoms
-        for ask in ("", *(f"#ask-{number}" for number, _ in enumerate(symptom.edges, 1)))
-    ],
     "figure": lambda _, document: [figure.id for figure in document.model.figures],
     "lesson figure": lambda book, document: [
         name
@@ -59,6 +52,13 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
         if document in topic.lessons.values() or not isinstance(document.model, LessonFile)
     ],
 }
+
+
+@cache
+def _known() -> dict[str, _Ids]:
+    """`_KNOWN`, with what kinds and companions add."""
+    more = {mark: kind.take(ids) for kind in kinds() for mark, ids in kind.known.items()}
+    return _KNOWN | more
 
 
 def check(evidence: Evidence) -> list[ContentError]:
@@ -140,11 +140,9 @@ def _unknown_reference(
         problem = evaluation.error or (None if evaluation.runs else f"{field.text!r} is no run")
     elif field.mark == "claim" and field.text not in book.claims:
         problem = book.claim_index.why_unknown(field.text)
-    elif field.mark == "claim" and (
-        isinstance(document.model, GuideFile) or "decisions" in field.path
-    ):
+    elif field.mark == "claim" and "decisions" in field.path:
         problem = item_checks.why_unheld(evidence, field.text)
-    elif field.mark in _KNOWN and field.text not in (ids := _KNOWN[field.mark](book, document)):
+    elif field.mark in _known() and field.text not in (ids := _known()[field.mark](book, document)):
         problem = f"no {field.mark} {field.text!r}{nearest(field.text, ids)}"
     if problem:
         yield document.error(field.path, problem)
@@ -220,22 +218,6 @@ def _listings(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
                 yield (*field.path[:-1], "walkthrough", position, "code"), problem
 
 
-def missing_sections(
-    book: Book, sections: Callable[[str], Collection[str]]
-) -> Iterator[ContentError]:
-    """Yield an error in the guide for each of its links to a section that a printed lesson lacks.
-
-    `sections` gives the headings of a lesson, `topic/mode`; none where it is not printed.
-    """
-    for guide in (document for document in book.documents if isinstance(document.model, GuideFile)):
-        for at, edge in guide.model.edges:
-            page, section = edge.lesson.page, edge.lesson.section
-            known = sections(page)
-            if known and section not in known:
-                message = f"{page} has no section {section!r}{nearest(section, known)}"
-                yield guide.error((*at, "lesson", "section"), message)
-
-
 _Check = Callable[[Evidence, Document[Any]], Iterator[Mistake]]
 
 
@@ -249,11 +231,8 @@ _BY_FILE: tuple[tuple[type[Written], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
     (QuizFile, _items),
     (HandWritten, _fences),
-    (StatementFile, claim_checks.statement_mistakes),
     (TopicFile, _topic),
     (PlanFile, _plan),
-    (GuideFile, lesson_checks.layout_mistakes),
-    (WhyFile, lesson_checks.layout_mistakes),
     (LessonFile, lesson_checks.figure_mistakes),
     (TraceFile, lesson_checks.trace_mistakes),
     (TryFile, lesson_checks.try_mistakes),

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 from proofbook.generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput
 from proofbook.generator.content.documents import Document
-from proofbook.generator.content.errors import nearest
+from proofbook.generator.content.errors import ContentError, nearest
 from proofbook.generator.content.exhibit import Figure
-from proofbook.generator.content.guide import GuideFile
 from proofbook.generator.content.lesson import (
     ChallengeFile,
     CostFile,
@@ -28,6 +27,7 @@ from proofbook.generator.content.lesson import (
 )
 from proofbook.generator.content.yaml_source import Mistake, Path
 from proofbook.generator.figures.play import states as play_states
+from proofbook.generator.kinds.guide.words import GuideFile
 from proofbook.generator.values import claim_formula, units
 from proofbook.generator.values.calculator import CheckOnRun, check_on_run, checked, parsed
 from proofbook.generator.values.evaluation import Evidence
@@ -223,6 +223,11 @@ def layout_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Mis
         if named.better:
             message = f"{named.run} is dominated by {', '.join(named.better)}; name one of those"
             yield (*named.at, "planned"), message
+
+
+def layout_errors(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """The same as errors of the file."""
+    yield from (document.error(*mistake) for mistake in layout_mistakes(evidence, document))
 
 
 def planned(evidence: Evidence, model: Any) -> Iterator[Planned]:  # noqa: ANN401

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from proofbook.generator.content.cases import ClaimIndex
-from proofbook.generator.content.claim import Claim, Constant, Misconception, Reference, Statement
+from proofbook.generator.content.claim import Claim, Constant, Misconception, Reference
 from proofbook.generator.content.documents import Document
 from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.exhibit import Figure
 from proofbook.generator.content.glossary import GlossaryFile, Term
-from proofbook.generator.content.guide import GuideFile
 from proofbook.generator.content.handwritten import HandWritten
 from proofbook.generator.content.lesson import LessonFile, Mode
 from proofbook.generator.content.plan_page import PlanFile
@@ -60,7 +59,6 @@ class Book:
     documents: tuple[Document[Any], ...] = field(repr=False)  # every file, for places
     glossary: GlossaryFile  # as written; a book without the file has one without terms
     claim_index: ClaimIndex = field(default_factory=ClaimIndex, repr=False)
-    statements: dict[str, Statement] = field(default_factory=dict)
     misconceptions: dict[str, Misconception] = field(default_factory=dict)
     references: dict[str, Reference] = field(default_factory=dict)
     given: dict[str, Constant] = field(default_factory=dict)
@@ -69,7 +67,6 @@ class Book:
     tries: tuple[Trace, ...] = ()  # what readers ran themselves; only where they were asked for
     unread: tuple[ContentError, ...] = ()  # the files of these that cannot be read
     parts: dict[type, Any] = field(default_factory=dict)  # what kinds and companions read
-    guide: GuideFile | None = None  # from symptoms to techniques; None where the book has none
     plan: PlanFile | None = None  # what the pages of plans say; None where the book has none
 
     def part(self, of: type[PartT]) -> PartT:

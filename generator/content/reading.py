@@ -19,7 +19,6 @@ from proofbook.generator.content.claim import (
     ClaimFile,
     MisconceptionFile,
     ReferenceFile,
-    StatementFile,
 )
 from proofbook.generator.content.documents import Document, read
 from proofbook.generator.content.errors import (
@@ -30,7 +29,6 @@ from proofbook.generator.content.errors import (
     visible_files,
 )
 from proofbook.generator.content.glossary import GlossaryFile
-from proofbook.generator.content.guide import GuideFile
 from proofbook.generator.content.lesson import MODES, LessonFile, RecallFile
 from proofbook.generator.content.plan_page import PlanFile
 from proofbook.generator.content.quiz import Item, QuizFile
@@ -50,10 +48,8 @@ _FILES: dict[str, type[Written]] = {  # of a book, in the order in which they ar
     "topics/*/quiz*.yml": QuizFile,
     **{f"topics/*/{mode}.yml": model for mode, model in MODES.items()},
     "claims/*.yml": ClaimFile,
-    "statements.yml": StatementFile,
     "references.yml": ReferenceFile,
     "glossary.yml": GlossaryFile,
-    "guide.yml": GuideFile,
     "planner/plan.yml": PlanFile,
 }
 
@@ -201,7 +197,6 @@ def load(
     loader.read()
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
     loader.refuse_doubles()
-    statements = loader.parts(StatementFile, "statements")
     references = loader.parts(ReferenceFile, "references")
     shelf = Shelf(loader, is_stale, only, with_new)
     machines = shelf.machines(machine)
@@ -219,10 +214,8 @@ def load(
     (home,) = loader.of(HomeFile)
     single = {type(document.model): document.model for document in loader.documents}
     tries, unread = loader.tries() if with_tries else ((), ())
-    first = [name for name in home.model.statements if name in statements]
     return Book(
         root=loader.content.parent, home=home.model, topics=tuple(topics),
-        statements={name: statements[name] for name in dict.fromkeys([*first, *statements])},
         misconceptions=loader.parts(MisconceptionFile, "misconceptions"),
         given={k: v for file in loader.of(ReferenceFile) for k, v in file.model.given.items()},
         references=references, traces=on_pages,
@@ -230,5 +223,5 @@ def load(
         documents=tuple(loader.documents),
         tries=tries, unread=unread, parts=parts,
         glossary=single.get(GlossaryFile) or GlossaryFile(terms=[]),
-        plan=single.get(PlanFile), guide=single.get(GuideFile),
+        plan=single.get(PlanFile),
     )  # fmt: skip

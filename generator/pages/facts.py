@@ -5,18 +5,19 @@ Flow: the content of a page in; facts out. Nobody reads them off its HTML.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 
 from markupsafe import Markup, escape
 
-from proofbook.generator.pages.elements.element import Content, Element, Heading, walk
+from proofbook.generator.pages.elements.element import Content, Element, Heading, Sectioned, walk
 from proofbook.generator.pages.elements.figures import PlayedFigure
 from proofbook.generator.pages.elements.programs import ListedProgram
 from proofbook.generator.pages.elements.tables import Table
-from proofbook.generator.pages.views.guide import RunQuestions
 from proofbook.generator.pages.views.handwritten import WrittenMarkdown
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.markdown import Text
+from proofbook.runners.system.kinds import kinds
 
 # As a reader takes them: words, also those that explain answers, lines of code, and time to think.
 WORDS_PER_MINUTE, LINES_PER_MINUTE, MINUTES_PER_QUESTION = 180, 25, 0.75
@@ -26,7 +27,7 @@ WORDS_PER_MINUTE, LINES_PER_MINUTE, MINUTES_PER_QUESTION = 180, 25, 0.75
 SCRIPTS = {
     "page": "page",
     "proofbook": "way Begin Question Sitting TopicCards WayList",
-    "sources": "opening PlayedFigure Table TechniqueTable",
+    "sources": "opening PlayedFigure Table",
     "schedule+kinds+question": "Question",
     "pieces": "pieces pairs variants",
     "numbers": "typed_field variants",
@@ -47,7 +48,7 @@ STYLES = {
     "asking": "predict order match faulty_line",
     "calculator": "OperatedCalculator MemoryCalculator",
     "home": "Begin",
-    "indexes": "TopicCards WayList Terms RunQuestions",
+    "indexes": "TopicCards WayList Terms",
     "markup": "formula footnote admonition",
     "play": "state PlayedFigure",
     "recall": "Sitting",
@@ -59,14 +60,27 @@ LEVEL = 2  # of the headings in a list of contents
 
 def scripts(needs: Iterable[str]) -> list[str]:
     """Names of scripts that meet some needs, joined by `+` in two strings: shared, others."""
-    names = _meeting(needs, SCRIPTS)
+    names = _meeting(needs, _with_kinds(SCRIPTS, "scripts"))
     parts = ([name for name in names if (name in SHARED) is shared] for shared in (True, False))
     return [JOINT.join(part) for part in parts if part]
 
 
 def styles(needs: Iterable[str]) -> list[str]:
     """Paths of the style sheets that meet some needs."""
-    return [f"assets/{name}.css" for name in _meeting(needs, STYLES)]
+    return [f"assets/{name}.css" for name in _meeting(needs, _with_kinds(STYLES, "styles"))]
+
+
+@cache
+def _of_kinds(field: str) -> list[tuple[str, str]]:
+    return [pair for kind in kinds() for pair in getattr(kind, field).items()]
+
+
+def _with_kinds(table: dict[str, str], field: str) -> dict[str, str]:
+    """A table, with what kinds and companions add to it."""
+    table = dict(table)
+    for name, met in _of_kinds(field):
+        table[name] = f"{table.get(name, '')} {met}"
+    return table
 
 
 def _meeting(needs: Iterable[str], table: dict[str, str]) -> list[str]:
@@ -77,9 +91,9 @@ def headings(content: Content) -> list[Heading]:
     """The headings of a page that have an anchor of their words."""
     of_markdown = (part.headings for part in content if isinstance(part, WrittenMarkdown))
     own = (
-        part.headings if isinstance(part, RunQuestions) else [part]
+        part.headings if isinstance(part, Sectioned) else [part]
         for part in walk(content)
-        if isinstance(part, RunQuestions) or (isinstance(part, Heading) and part.is_anchored)
+        if isinstance(part, Sectioned) or (isinstance(part, Heading) and part.is_anchored)
     )  # fmt: skip
     return [*chain.from_iterable(own), *chain.from_iterable(of_markdown)]
 

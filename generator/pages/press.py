@@ -34,15 +34,14 @@ TAKEN = "the book has a page of this name already"
 EVERYTHING = ("",)
 FEWEST = 10  # pages that are worth a process
 # Files whose words stand on many pages, and how the paths of their own pages begin.
-SHARED: dict[str, tuple[str, ...]] = {
+SHARED: dict[str, Sequence[str]] = {
     "content/glossary.yml": (),
-    "content/guide.yml": ("guide",),
     "content/misconceptions.yml": (),
     "content/planner/plan.yml": ("plan",),
     "content/references.yml": ("evidence.md",),
     "content/site.yml": ("index.md", "topics/index.md", "evidence.md", "retracted.md"),
-    "content/statements.yml": ("retracted.md",),
 }
+SHARED |= {file: own for kind in kinds() for file, own in kind.shared.items()}
 # Their keys that are more than words on a page: others read by them.
 READ_BY = frozenset({"id", "term", "also", "refuted_by", "value", "unit"})
 _PageOrMistakes = Page | list[ContentError]
@@ -129,7 +128,9 @@ class Press:
                         pages[sheet.path] = page
                     case mistakes:
                         errors += mistakes
-        errors += content_checks.missing_sections(book, gathered.sections)
+        for kind in kinds():
+            if kind.mistakes_after:
+                errors += kind.take(kind.mistakes_after)(book, gathered.sections)
         content_checks.raise_any(errors)
         self.sheets, self.pages = {sheet.path: sheet for sheet in planned}, pages
         self.shared = _shared_texts(book)

@@ -34,7 +34,6 @@ class Sheet:
     by_hand: HandWritten | None = None  # such a page, with the listings and quizzes of its fences
     machine: str | None = None  # on the page of one machine
     experiment: str | None = None  # on the page of one experiment's runs
-    symptom: str | None = None  # the id of one, on its page of the guide
     of: str = ""  # the name of what a page of another kind shows
     shows_traces: bool = False  # its title and what it is about are text of traces
     has_toc: bool = False
@@ -89,7 +88,7 @@ def _of_topic(topic: Topic) -> Iterator[Sheet]:
 
 
 def _of_the_book(book: Book) -> Iterator[Sheet]:
-    """Home, the guide, the lists of topics, terms, claims and statements."""
+    """Home, the lists of topics, terms and claims."""
     yield Sheet("index.md", "home", book.home.title, book.home.about, HOME)
     begin = "Begin with the first hour. Then take" if book.home.first_hour else "Take"
     about = "any topic whose predecessors you know; its lessons lead from a short introduction to"
@@ -97,23 +96,12 @@ def _of_the_book(book: Book) -> Iterator[Sheet]:
     if book.terms:
         about = "Each term with its definition and, where one exists, a run that shows it."
         yield Sheet("glossary.md", "glossary", "Glossary", about, "content/glossary.yml")
-    if book.guide:
-        sheet = partial(Sheet, source="content/guide.yml")
-        yield sheet("guide.md", "guide", book.guide.title, book.guide.about, has_toc=True)
-        for _, symptom in book.guide.symptoms:
-            path, title = f"guide/{symptom.id}.md", symptom.title
-            at = partial(sheet, under="guide.md", has_toc=True)
-            yield at(path, "symptom", title, symptom.tell, symptom=symptom.id)
     about = (
         "For each experiment, this page says how many laws hold and how many observations turned "
         "out otherwise. The page of an experiment has each of its claims, with prediction, "
         "observation and verdict."
     )
     yield Sheet(EVIDENCE, "evidence", "Evidence", about, "content/claims", has_toc=True)
-    if book.statements:
-        title, source = "Common statements, tested", "content/statements.yml"
-        about = f"These are statements that people read about {book.home.subject}, in our words."
-        yield Sheet("retracted.md", "retracted", title, about, source, under=EVIDENCE)
 
 
 def _of_machines(book: Book) -> Iterator[Sheet]:

@@ -16,7 +16,6 @@ from pathlib import Path
 from rcssmin import cssmin  # type: ignore[import-untyped]
 from rjsmin import jsmin  # type: ignore[import-untyped]
 
-from proofbook.generator.checks import claim_checks
 from proofbook.generator.content import handwritten, images, listed_code
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.errors import ContentError, ContentErrors
@@ -111,8 +110,8 @@ def _joint(files: Mapping[str, bytes], press: Press) -> Iterator[tuple[str, byte
 def _programs(book: Book) -> dict[str, bytes]:
     """The programs that pages offer for download, by path under the site's root."""
     fields = (field for document in book.documents for field in document.fields)
-    runs = (statement.program for statement in book.statements.values() if statement.program)
-    paths = {claim_checks.program_path(book, run) for run in runs}
+    of_kinds = (kind.take(kind.programs)(book) for kind in kinds() if kind.programs)
+    paths = {path for programs in of_kinds for path in programs}
     paths |= {field.text for field in fields if field.path[-1] == "path"}
     files = {name: path for path in sorted(paths) if (name := listed_code.download_path(path))}
     return {name: listed_code.text(book.root, path).encode() for name, path in files.items()}

@@ -10,4 +10,6 @@ KIND = Kind(
 """,
     needs_torch=False,
     again=".again",
+    slots={"name of a plan": "proofbook.generator.pages.views.plans:named"},
+    mistakes="proofbook.generator.checks.lesson_checks:layout_errors",
 )

@@ -75,8 +75,12 @@ class Kind(NamedTuple):
     pages: Mapping[str, PageKind] = {}  # by the kind of a `Sheet`
     fences: Mapping[str, Fence] = {}  # by the word behind the marks
     mistakes: str = ""  # (Evidence, Document) → ContentErrors of a file
+    known: Mapping[str, str] = {}  # mark of a text → (Book, Document) → the ids that it may name
+    mistakes_after: str = ""  # (Book, sections by lesson) → ContentErrors once pages are printed
+    programs: str = ""  # (Book) → paths of further programs that pages offer
     problems: str = ""  # (Book) → lines on what fails a strict build
-    shared: Mapping[str, Sequence[str]] = {}  # files with words of many pages → paths of its own
+    # Files with words of many pages → how the paths of its own begin.
+    shared: Mapping[str, Sequence[str]] = {}
     slots: Mapping[str, str] = {}  # place that others leave open → what fills it; see `filling`
     scripts: Mapping[str, str] = {}  # script → the elements, or kinds of pages, that need it
     styles: Mapping[str, str] = {}  # the same of style sheets
@@ -118,6 +122,8 @@ def filling(slot: str) -> Iterator[Any]:
     """Yield what fills a slot, one of each kind that does.
 
     The slots: `steps.NAME` (topic, Folio, minutes by path) → steps of a topic's way at the place
-    `NAME` of `ways.GROUPS`; `class` (Draft) → the title of a task for a class, and the task.
+    `NAME` of `ways.GROUPS`; `class` (Draft) → the title of a task for a class, and the task;
+    `below decisions` (Draft) → elements below the table of a Why; `name of a plan` (run, Folio) →
+    what a planned run is called.
     """
     yield from (kind.take(kind.slots[slot]) for kind in kinds() if slot in kind.slots)

@@ -67,6 +67,16 @@ def walk(content: object) -> Iterator[Element]:
             yield from walk([*part.parts()])
 
 
+@dataclass(frozen=True)
+class Sectioned(Element):
+    """What has headings of its own, which a page's list of contents names."""
+
+    @property
+    def headings(self) -> Sequence["Heading"]:
+        """Those that the list names."""
+        raise NotImplementedError
+
+
 # --- what any page is made of
 
 _ASIDE = ("pb-numbers", "pb-answer", "pb-backing", "pb-whole", "pb-hint")  # folds beside the text

@@ -11,6 +11,7 @@ from proofbook.generator.pages.elements import programs
 from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold
 from proofbook.generator.pages.elements.tables import Table
 from proofbook.generator.pages.views import claims, plans
+from proofbook.runners.system.kinds import filling
 
 Parts = Iterator[Element | Markup]
 # The titles in a summary of what to keep of a lesson, by its mode.
@@ -84,9 +85,8 @@ def why(draft: Draft) -> Parts:
         yield draft.heading(3, "The same at the size of real models")
         yield Block([PLANNED])
         yield Table(plans.LAYOUTS, layouts, caption)
-    if folio.book.guide:
-        start = 'If a run fails, start from the symptom: <a href="../../guide.html">{}</a>'
-        yield Aside(Markup(start).format(folio.in_link.line(folio.book.guide.title)))
+    for lead in filling("below decisions"):
+        yield from lead(draft)
     yield from draft.sections(lesson.when_not, 3, "When not to use it")
     yield from draft.end(lesson.checks, lesson.takeaway)
 

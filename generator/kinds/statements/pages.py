@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from proofbook.generator.checks import claim_checks
-from proofbook.generator.content.claim import Reference, Statement
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.claim import Reference
 from proofbook.generator.content.exhibit import Listing
+from proofbook.generator.kinds.statements import statements
+from proofbook.generator.kinds.statements.statements import Statements
+from proofbook.generator.kinds.statements.words import Statement
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import (
     Element,
@@ -19,6 +23,7 @@ from proofbook.generator.pages.elements.element import (
     Worded,
 )
 from proofbook.generator.pages.elements.programs import ListedProgram, listing
+from proofbook.generator.pages.sheets import EVIDENCE, Sheet
 from proofbook.generator.pages.views.claims import JudgedClaim, measured_by, verdict_row
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.markdown import plain
@@ -76,17 +81,25 @@ class TestedStatement(Element):
         yield from (self.where, self.correction, self.regime, self.more, self.stakes)
 
 
+def sheets(book: Book) -> Iterator[Sheet]:
+    """The page of all statements, if there are some."""
+    if book.part(Statements):
+        title, source = "Common statements, tested", "content/statements.yml"
+        about = f"These are statements that people read about {book.home.subject}, in our words."
+        yield Sheet("retracted.md", "retracted", title, about, source, under=EVIDENCE)
+
+
 def retracted(draft: Draft) -> Iterator[Element | Markup]:
     """The page of all statements; those that the home page names stand first."""
     folio, first = draft.folio, draft.folio.book.home.statements
-    statements = draft.folio.book.statements.values()
+    tested = draft.folio.book.part(Statements).values()
     yield draft.opening(f"{draft.sheet.about} {JUDGED}")
     link = Markup('<a class="pb-label" href="#{}">{}</a>')
-    links = [link.format(one.id, plain(folio.line(one.said))) for one in statements]
+    links = [link.format(one.id, plain(folio.line(one.said))) for one in tested]
     yield Fold(Markup("On this page"), [ListOfLines(links)], "pb-contents")
     yield NarrowingField(Markup("Show statements that contain"), ".pb-statement", "statements")
     is_ten = len(first) == 10
-    for place, sentence in enumerate(statements):
+    for place, sentence in enumerate(tested):
         if first and not place:
             title = "Ten common statements" if is_ten else "Common statements"
             yield draft.heading(2, title, anchor="ten")
@@ -126,7 +139,9 @@ def _statement(sentence: Statement, draft: Draft) -> TestedStatement:
 
 def _listed(path: str, folio: Folio) -> ListedProgram:
     """The program of a run, which several sentences may share, and what it printed."""
-    sharing = (other.uses for other in folio.book.statements.values() if other.program == path)
+    sharing = (
+        other.uses for other in folio.book.part(Statements).values() if other.program == path
+    )
     file = claim_checks.program_path(folio.book, path)
     return listing(Listing(path=file, run=path, title=next(filter(None, sharing))), folio)
 
@@ -158,6 +173,6 @@ def _standings(sentence: Statement, folio: Folio) -> list[Standing]:
 
 def _standing(sentence: Statement, outcome: Judged) -> str:
     """How a sentence stands after its run: its verdict where the runs of a machine bear it out."""
-    if claim_checks.judgement(sentence, outcome) == "untested":
+    if statements.judgement(sentence, outcome) == "untested":
         return "untested"
-    return sentence.verdict if claim_checks.bears_out(sentence, outcome) else "otherwise"
+    return sentence.verdict if statements.bears_out(sentence, outcome) else "otherwise"

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from proofbook.generator.content.guide import Edge, GuideFile, Symptom, Technique
+from proofbook.generator.content.book import Book
+from proofbook.generator.kinds.guide.guide import Guide
+from proofbook.generator.kinds.guide.words import Edge, GuideFile, Symptom, Technique
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import (
     Aside,
@@ -16,12 +19,14 @@ from proofbook.generator.pages.elements.element import (
     Fold,
     Heading,
     ListOfLines,
+    Sectioned,
     Worded,
 )
 from proofbook.generator.pages.elements.programs import run_link
-from proofbook.generator.pages.views import plans
+from proofbook.generator.pages.sheets import Sheet
 from proofbook.generator.pages.views.claims import JudgedClaim, verdict_rows
 from proofbook.generator.printing.markdown import plain
+from proofbook.runners.system.kinds import filling
 
 LEVEL = 2  # of the headings of a page's own questions
 
@@ -68,7 +73,7 @@ class RunQuestion(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RunQuestions(Element):
+class RunQuestions(Sectioned):
     """Questions about a run, in order, at a level of headings."""
 
     level: int
@@ -80,6 +85,23 @@ class RunQuestions(Element):
         """The questions of level 2, for the list of contents; the search takes them for text."""
         own = self.questions if self.level == LEVEL else ()
         return [Heading(LEVEL, asked.asks, asked.anchor, int(asked.number)) for asked in own]
+
+
+def sheets(book: Book) -> Iterator[Sheet]:
+    """The guide, and each of its symptoms."""
+    for written in book.part(Guide).files:
+        sheet = partial(Sheet, source="content/guide.yml", has_toc=True)
+        yield sheet("guide.md", "guide", written.title, written.about)
+        for _, symptom in written.symptoms:
+            path, title = f"guide/{symptom.id}.md", symptom.title
+            yield sheet(path, "symptom", title, symptom.tell, of=symptom.id, under="guide.md")
+
+
+def lead(draft: Draft) -> Iterator[Element]:
+    """What leads here from the lesson that says which method to use when."""
+    for written in draft.folio.book.part(Guide).files:
+        start = 'If a run fails, start from the symptom: <a href="../../guide.html">{}</a>'
+        yield Aside(Markup(start).format(draft.folio.in_link.line(written.title)))
 
 
 def guide(draft: Draft) -> Iterator[Element | Markup]:
@@ -103,8 +125,8 @@ def guide(draft: Draft) -> Iterator[Element | Markup]:
 
 
 def _guide(draft: Draft) -> GuideFile:
-    assert draft.folio.book.guide
-    return draft.folio.book.guide
+    (written,) = draft.folio.book.part(Guide).files
+    return written
 
 
 def _symptoms(draft: Draft) -> dict[str, Symptom]:
@@ -122,7 +144,7 @@ def _technique_row(
 
 def symptom(draft: Draft) -> Iterator[Element | Markup]:
     """The page of a symptom: what to rule out, and questions about a run."""
-    written = _symptoms(draft)[draft.sheet.symptom or ""]
+    written = _symptoms(draft)[draft.sheet.of]
     yield Block([draft.prose(text) for text in (written.tell, written.read) if text])
     if written.causes:
         says = "Rule these causes out first. We measured only those whose link leads to a program:"
@@ -153,7 +175,8 @@ def _question(edge: Edge, anchor: str, draft: Draft) -> RunQuestion:
         leads = folio.in_link.line(technique.name)
         if run := technique.planned:
             link = Markup('<a class="pb-label" href="{}{}">{}</a>')
-            plan = link.format(folio.root, folio.place_of(run), plans.named(run, folio))
+            named = next(filling("name of a plan"))
+            plan = link.format(folio.root, folio.place_of(run), named(run, folio))
     if edge.continue_at:
         leads = folio.in_link.line(_symptoms(draft)[edge.continue_at.partition("#")[0]].title)
     folio.shown_claims.clear()  # readers open the numbers of a step here alone
