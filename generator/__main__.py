@@ -37,8 +37,8 @@ from proofbook.generator.content.book import Book
 from proofbook.generator.content.errors import ContentErrors
 from proofbook.generator.content.reading import documents, file_models, load
 from proofbook.generator.content.shelf import measure_command
-from proofbook.generator.items import asked
-from proofbook.generator.items.kinds import kind_of
+from proofbook.generator.kinds.questions import asked
+from proofbook.generator.kinds.questions.kinds import kind_of
 from proofbook.generator.values.evaluation import ROOTS, Evidence, verdict_words
 from proofbook.generator.values.filters import FUNCTIONS, OF_CLAIMS
 from proofbook.generator.values.laws import closed_forms

@@ -13,8 +13,10 @@ from pathlib import Path
 from markupsafe import Markup
 
 from proofbook.generator.content.book import Topic
-from proofbook.generator.content.lesson import LearnFile, Mode
-from proofbook.generator.items.kinds import kind_of
+from proofbook.generator.content.lesson import Mode
+from proofbook.generator.kinds.lessons import parts
+from proofbook.generator.kinds.lessons.words import LearnFile
+from proofbook.generator.kinds.questions.kinds import kind_of
 from proofbook.generator.pages.compose import begin
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Content, Element
@@ -113,7 +115,7 @@ def _lecture(draft: Draft) -> Lecture:
     idea: Content = []
     program, output_says = None, Markup()
     if isinstance(learn, LearnFile):
-        figure = draft.first_state(topic.figures[f"learn#{learn.figure}"])
+        figure = parts.first_state(draft, topic.figures[f"learn#{learn.figure}"])
         idea = [draft.prose(learn.idea), figure]
         program, output_says = draft.program(learn.program), draft.prose(learn.program.output_says)
     laws = claims.verdict_rows(topic.file.key_laws, folio)
@@ -124,13 +126,15 @@ def _lecture(draft: Draft) -> Lecture:
         requires=[plain(folio.line(titles[name])) for name in topic.file.requires],
         steps=_timed([*modes, *(step for step, content in more.items() if content)]),
         lessons=lessons,
-        votes={mode: (letter, draft.item(name, "question")[0]) for letter, (mode, name) in votes},
+        votes={
+            mode: (letter, parts.item(draft, name, "question")[0]) for letter, (mode, name) in votes
+        },
         idea=idea,
         program=program,
         codes=on_slides(program) if program else [],
         output_says=output_says,
         laws=claims.judged_table(laws, has_formula=True) if laws else None,
-        paper=[question for name in paper for question in draft.item(name, "question")],
+        paper=[question for name in paper for question in parts.item(draft, name, "question")],
         mistakes=mistakes,
         lab=lab,
         task=task,

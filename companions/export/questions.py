@@ -17,9 +17,10 @@ from rcssmin import cssmin  # type: ignore[import-untyped]
 from proofbook.generator.content import prose
 from proofbook.generator.content.book import Topic
 from proofbook.generator.content.listed_code import anonymized
-from proofbook.generator.items.answers import ExplainedAnswer
-from proofbook.generator.items.kinds.picked import FaultyLine
-from proofbook.generator.pages.elements import questions as question
+from proofbook.generator.kinds.glossary.glossary import Glossary
+from proofbook.generator.kinds.questions import elements as question
+from proofbook.generator.kinds.questions.answers import ExplainedAnswer
+from proofbook.generator.kinds.questions.kinds.picked import FaultyLine
 from proofbook.generator.pages.environment import macros
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.markdown import Text, bare, plain
@@ -130,7 +131,7 @@ def _words(folio: Folio) -> list[tuple[re.Pattern[str], Markup]]:
     marks = ((_MARK.format(name), name, says) for name, says in folio.ui["natures"].items())
     own = [
         (rf"\b(?:{'|'.join(map(re.escape, term.spellings))})\b", term.term, term.definition)
-        for term in folio.book.terms
+        for term in folio.book.part(Glossary).terms
         if term.of_this_book
     ]
     return [

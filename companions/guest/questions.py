@@ -18,11 +18,10 @@ from proofbook.generator.content import handwritten
 from proofbook.generator.content.book import Book, Topic
 from proofbook.generator.content.documents import NUMBERS, read
 from proofbook.generator.content.errors import ContentError, ContentErrors, visible_files
-from proofbook.generator.content.glossary import GlossaryFile
 from proofbook.generator.content.quiz import QuizFile
 from proofbook.generator.content.reading import Loader
 from proofbook.generator.content.topic import HomeFile, TopicFile
-from proofbook.generator.pages.elements.questions import question
+from proofbook.generator.kinds.questions.elements import question
 from proofbook.generator.pages.environment import label
 from proofbook.generator.pages.views.handwritten import items_of
 from proofbook.generator.printing.folio import Folio
@@ -150,7 +149,6 @@ def load_quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
     machine = Machine.model_construct(name="")
     return Book(
         root, HomeFile.model_construct(), (topic,), machine, machine, tuple(loader.documents),
-        GlossaryFile(terms=[]),
     ), loader.errors  # fmt: skip
 
 

@@ -14,13 +14,14 @@ from proofbook.companions.labs.words import LabFile
 from proofbook.generator.content.book import Book, Topic
 from proofbook.generator.content.documents import Document
 from proofbook.generator.content.exhibit import Listing
+from proofbook.generator.kinds.lessons import parts
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Aside, Block, Content, Element, Fold
 from proofbook.generator.pages.elements.programs import Command
 from proofbook.generator.pages.elements.tables import Row, Table
 from proofbook.generator.pages.environment import label
 from proofbook.generator.pages.sheets import Sheet
-from proofbook.generator.pages.views.ways import Step
+from proofbook.generator.pages.way import Step
 from proofbook.generator.printing.folio import Folio
 from proofbook.runners.traces.differences import wrong_programs
 
@@ -49,7 +50,7 @@ def lab(draft: Draft) -> Iterator[Element | Markup]:
     topic, name, folio = draft.topic, draft.sheet.of, draft.folio
     own, by_hand = _labs(draft)[name], folio.book.handwritten_by_name
     written = own.model
-    figure = [draft.drawn(topic.figures[written.figure])] if written.figure else []
+    figure = [parts.drawn(draft, topic.figures[written.figure])] if written.figure else []
     yield from _task(draft, name, figure)
     yield draft.heading(2, "Hints")
     for number, hint in enumerate(written.hints, 1):
@@ -92,7 +93,7 @@ def for_a_class(draft: Draft) -> Iterator[tuple[Markup, list[Element | Markup]]]
     """The title of a topic's first lab, and its task for paper."""
     for name, lab in list(_labs(draft).items())[:1]:
         figure = lab.model.figure
-        pictured = [draft.first_state(draft.topic.figures[figure])] if figure else []
+        pictured = [parts.first_state(draft, draft.topic.figures[figure])] if figure else []
         yield draft.folio.line(lab.model.title), [*_task(draft, name, pictured)]
 
 

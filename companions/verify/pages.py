@@ -15,12 +15,12 @@ from proofbook.companions.verify.report import Cause, Finding, Off, Parameter, W
 from proofbook.companions.verify.report import causes as known_causes
 from proofbook.companions.verify.reports import Reports, Verified
 from proofbook.generator.content.book import Book
-from proofbook.generator.figures.drawings.strip import Bar, strip
-from proofbook.generator.figures.figures import FigureOnPage
-from proofbook.generator.figures.picture import DrawnState, Picture
+from proofbook.generator.kinds.figures.drawings.strip import Bar, strip
+from proofbook.generator.kinds.figures.elements import DrawnFigure
+from proofbook.generator.kinds.figures.figures import FigureOnPage
+from proofbook.generator.kinds.figures.picture import DrawnState, Picture
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Aside, Element, Fold, ListOfLines
-from proofbook.generator.pages.elements.figures import DrawnFigure
 from proofbook.generator.pages.elements.programs import WholeProgram
 from proofbook.generator.pages.elements.tables import Table
 from proofbook.generator.pages.environment import label, with_code
@@ -87,7 +87,7 @@ def sheets(book: Book) -> Iterator[Sheet]:
     about = "A script that was watched: the verdict, and how its tensors compare."
     for name, trace in book.part(Reports).watched.items():
         title = f"Your run: {trace.report.script}"
-        yield Sheet(f"verify/{name}.md", "watched", title, about, of=name, shows_traces=True)
+        yield Sheet(f"verify/{name}.md", "watched", title, about, of=name, is_recorded=True)
 
 
 def watched(draft: Draft) -> Iterator[Element | Markup]:

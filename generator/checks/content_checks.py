@@ -7,21 +7,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from proofbook.generator.checks import claim_checks, lesson_checks, unit_checks
+from proofbook.generator.checks import claim_checks, unit_checks
 from proofbook.generator.content import images, listed_code, prose
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.claim import ClaimFile
 from proofbook.generator.content.documents import TEXTS, Document, TextField
 from proofbook.generator.content.errors import ContentError, ContentErrors, nearest, sort_errors
 from proofbook.generator.content.exhibit import ExplainedProgram, Listing
-from proofbook.generator.content.handwritten import HandWritten
-from proofbook.generator.content.lesson import CostFile, LessonFile, TraceFile, TryFile
 from proofbook.generator.content.plan_page import PlanFile
-from proofbook.generator.content.quiz import Item, QuizFile
 from proofbook.generator.content.topic import TopicFile
 from proofbook.generator.content.words import Written
 from proofbook.generator.content.yaml_source import Mistake
-from proofbook.generator.items import asked, item_checks
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.filters import ClaimSentence, Label, calls_of_claims
 from proofbook.generator.values.perturbed import why_not_stated
@@ -44,12 +40,6 @@ _KNOWN: dict[str, _Ids] = {
         for topic in book.topics
         if f"/topics/{topic.id}/" in document.source.file
         for name in topic.figures
-    ],
-    "item": lambda book, document: [
-        question
-        for topic in book.topics
-        for question in topic.items
-        if document in topic.lessons.values() or not isinstance(document.model, LessonFile)
     ],
 }
 
@@ -140,8 +130,6 @@ def _unknown_reference(
         problem = evaluation.error or (None if evaluation.runs else f"{field.text!r} is no run")
     elif field.mark == "claim" and field.text not in book.claims:
         problem = book.claim_index.why_unknown(field.text)
-    elif field.mark == "claim" and "decisions" in field.path:
-        problem = item_checks.why_unheld(evidence, field.text)
     elif field.mark in _known() and field.text not in (ids := _known()[field.mark](book, document)):
         problem = f"no {field.mark} {field.text!r}{nearest(field.text, ids)}"
     if problem:
@@ -168,31 +156,6 @@ def _plan(evidence: Evidence, document: Document[PlanFile]) -> Iterator[Mistake]
     for key in ("variants", "notes") if rows else ():
         for row in getattr(page, key).keys() - {*rows}:
             yield ("published", key, row), f"no published row {row!r}{nearest(row, rows)}"
-
-
-def _items(evidence: Evidence, document: Document[QuizFile]) -> Iterator[Mistake]:
-    for position, question in enumerate(document.model.items):
-        for path, message in _item_mistakes(evidence, question):
-            yield ("items", position, *path), message
-
-
-def _fences(evidence: Evidence, document: Document[HandWritten]) -> Iterator[Mistake]:
-    for number, fence in enumerate(document.model.quizzes):
-        for position, question in enumerate(fence.items):
-            for path, message in _item_mistakes(evidence, question):
-                yield ("quizzes", number, "items", position, *path), message
-
-
-def _item_mistakes(evidence: Evidence, question: Item) -> Iterator[Mistake]:
-    wrong = list(item_checks.mistakes(question, evidence))
-    is_unread = any(item_checks.missing_evidence(question, evidence))
-    wrong += [] if is_unread else item_checks.draw_mistakes(question, evidence)
-    wrong += [] if wrong else asked.mistakes(question, evidence)
-    yield from wrong
-    for number, other in enumerate(question.others, 1):
-        if not wrong and not is_unread:  # else its other cases would say the same again
-            for message in item_checks.mistakes_of_case(question, other, evidence)[:1]:
-                yield ("for", number), message
 
 
 def _listings(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
@@ -229,12 +192,6 @@ def _checks_of_kinds() -> list[Callable[[Evidence, Document[Any]], Iterator[Cont
 _BY_FILE: tuple[tuple[type[Written], _Check], ...] = (
     (Written, _listings),
     (ClaimFile, claim_checks.mistakes),
-    (QuizFile, _items),
-    (HandWritten, _fences),
     (TopicFile, _topic),
     (PlanFile, _plan),
-    (LessonFile, lesson_checks.figure_mistakes),
-    (TraceFile, lesson_checks.trace_mistakes),
-    (TryFile, lesson_checks.try_mistakes),
-    (CostFile, lesson_checks.cost_mistakes),
 )

@@ -15,7 +15,6 @@ from proofbook.generator.content.claim import Claim, Constant, Misconception, Re
 from proofbook.generator.content.documents import Document
 from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.exhibit import Figure
-from proofbook.generator.content.glossary import GlossaryFile, Term
 from proofbook.generator.content.handwritten import HandWritten
 from proofbook.generator.content.lesson import LessonFile, Mode
 from proofbook.generator.content.plan_page import PlanFile
@@ -57,7 +56,6 @@ class Book:
     machine: Machine  # the machine whose numbers the book shows
     reference: Machine  # the machine that stands in where that one has no trace
     documents: tuple[Document[Any], ...] = field(repr=False)  # every file, for places
-    glossary: GlossaryFile  # as written; a book without the file has one without terms
     claim_index: ClaimIndex = field(default_factory=ClaimIndex, repr=False)
     misconceptions: dict[str, Misconception] = field(default_factory=dict)
     references: dict[str, Reference] = field(default_factory=dict)
@@ -78,11 +76,6 @@ class Book:
     def claims(self) -> dict[str, Claim]:
         """The claims by id, one for each run that a claim is judged on."""
         return self.claim_index.claims
-
-    @cached_property
-    def terms(self) -> list[Term]:
-        """The glossary's terms, sorted alphabetically."""
-        return sorted(self.glossary.terms, key=lambda term: term.term.lower())
 
     @property
     def handwritten(self) -> list[Document[HandWritten]]:

@@ -28,10 +28,9 @@ from proofbook.generator.content.errors import (
     nearest,
     visible_files,
 )
-from proofbook.generator.content.glossary import GlossaryFile
-from proofbook.generator.content.lesson import MODES, LessonFile, RecallFile
+from proofbook.generator.content.lesson import MODES, LessonFile
 from proofbook.generator.content.plan_page import PlanFile
-from proofbook.generator.content.quiz import Item, QuizFile
+from proofbook.generator.content.quiz import Item
 from proofbook.generator.content.shelf import IsStale, Shelf, published_references, standing
 from proofbook.generator.content.topic import HomeFile, TopicFile
 from proofbook.generator.content.words import Written
@@ -45,11 +44,8 @@ _FILES: dict[str, type[Written]] = {  # of a book, in the order in which they ar
     "site.yml": HomeFile,
     "misconceptions.yml": MisconceptionFile,
     "topics/*/topic.yml": TopicFile,
-    "topics/*/quiz*.yml": QuizFile,
-    **{f"topics/*/{mode}.yml": model for mode, model in MODES.items()},
     "claims/*.yml": ClaimFile,
     "references.yml": ReferenceFile,
-    "glossary.yml": GlossaryFile,
     "planner/plan.yml": PlanFile,
 }
 
@@ -165,11 +161,9 @@ class Loader(Files):
 
 
 def _items_of(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[str, ...]:
-    """The items that a lesson asks, each once; Recall asks all of its topic's."""
-    if isinstance(lesson.model, RecallFile):
-        return tuple(name for name in items if name not in lesson.model.leave_out)
+    """The items that a lesson asks, each once."""
     named = (field.text for field in lesson.fields if field.mark == "item")
-    return tuple(dict.fromkeys(name for name in named if name in items))
+    return tuple(dict.fromkeys(lesson.model.asked(named, items)))
 
 
 def documents(content: Path) -> tuple[list[Document[Any]], list[ContentError]]:
@@ -222,6 +216,5 @@ def load(
         machine=at_hand.machine, reference=reference.machine, claim_index=judged, machines=machines,
         documents=tuple(loader.documents),
         tries=tries, unread=unread, parts=parts,
-        glossary=single.get(GlossaryFile) or GlossaryFile(terms=[]),
         plan=single.get(PlanFile),
     )  # fmt: skip

@@ -52,7 +52,8 @@ def macros(under: str = "elements/") -> dict[str, Callable[..., Markup]]:
     """
     names = environment().list_templates(
         filter_func=lambda name: (
-            name.startswith(under) or (under == "elements/" and name.endswith("/elements.j2"))
+            name.startswith(under)
+            or (under == "elements/" and name.endswith(".j2") and name.count("/") == 1)
         )
     )
     modules = (environment().get_template(name).module for name in names)

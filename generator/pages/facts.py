@@ -11,7 +11,6 @@ from itertools import chain
 from markupsafe import Markup, escape
 
 from proofbook.generator.pages.elements.element import Content, Element, Heading, Sectioned, walk
-from proofbook.generator.pages.elements.figures import PlayedFigure
 from proofbook.generator.pages.elements.programs import ListedProgram
 from proofbook.generator.pages.elements.tables import Table
 from proofbook.generator.pages.views.handwritten import WrittenMarkdown
@@ -21,6 +20,20 @@ from proofbook.runners.system.kinds import kinds
 
 # As a reader takes them: words, also those that explain answers, lines of code, and time to think.
 WORDS_PER_MINUTE, LINES_PER_MINUTE, MINUTES_PER_QUESTION = 180, 25, 0.75
+# Scripts of kinds that others build on, in the order in which a page loads them.
+_IN_ORDER = (
+    "schedule+kinds+question",
+    "pieces",
+    "numbers",
+    "asked",
+    "recall",
+    "figures",
+    "player",
+    "play",
+    "calculator",
+    "python+fits",
+    "home",
+)
 # Which script a page takes: one that an element of it needs (`Element.needs`), or what else it has:
 # links on a way, terms and values that open, formulas. Where answers are kept, proofbook.js comes
 # before any.
@@ -28,31 +41,14 @@ SCRIPTS = {
     "page": "page",
     "proofbook": "way Begin Question Sitting TopicCards WayList",
     "sources": "opening PlayedFigure Table",
-    "schedule+kinds+question": "Question",
-    "pieces": "pieces pairs variants",
-    "numbers": "typed_field variants",
-    "asked": "Question",
-    "recall": "Sitting",
-    "figures": "DrawnFigure",
-    "player": "moments",
-    "play": "PlayedFigure",
-    "calculator": "OperatedCalculator",
-    "python+fits": "MemoryCalculator",
-    "home": "Begin",
+    **dict.fromkeys(_IN_ORDER, ""),
     "narrow": "NarrowingField",
     "formulas": "formula",
 }
 SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most pages
 # Which style sheets that few pages need; of questions, those of no plain kind.
 STYLES = {
-    "asking": "predict order match faulty_line",
-    "calculator": "OperatedCalculator MemoryCalculator",
-    "home": "Begin",
-    "indexes": "TopicCards WayList Terms",
     "markup": "formula footnote admonition",
-    "play": "state PlayedFigure",
-    "recall": "Sitting",
-    "summary": "summary",
 }
 JOINT = "+"  # between the names of scripts that a page loads as one file
 LEVEL = 2  # of the headings in a list of contents
@@ -67,7 +63,8 @@ def scripts(needs: Iterable[str]) -> list[str]:
 
 def styles(needs: Iterable[str]) -> list[str]:
     """Paths of the style sheets that meet some needs."""
-    return [f"assets/{name}.css" for name in _meeting(needs, _with_kinds(STYLES, "styles"))]
+    names = _meeting(needs, _with_kinds(STYLES, "styles"))
+    return [f"assets/{name}.css" for name in sorted(names)]
 
 
 @cache
@@ -161,8 +158,8 @@ def _gather(
         elif isinstance(part, Markup | Heading):
             words = part.html if isinstance(part, Heading) else part
             own.words += [words] * is_found
-        elif isinstance(part, PlayedFigure):  # its title names quantities and answers nothing
-            sections.append(SearchPart(f"figure-{part.of.id}", part.of.title))
+        elif entry := part.entry:  # its title answers nothing
+            sections.append(SearchPart(*entry))
             _gather([*part.parts()][1:], sections, sections[-1], is_found=is_found)
         elif isinstance(part, Table):
             if is_found and part.is_found:

@@ -35,11 +35,7 @@ EVERYTHING = ("",)
 FEWEST = 10  # pages that are worth a process
 # Files whose words stand on many pages, and how the paths of their own pages begin.
 SHARED: dict[str, Sequence[str]] = {
-    "content/glossary.yml": (),
     "content/misconceptions.yml": (),
-    "content/planner/plan.yml": ("plan",),
-    "content/references.yml": ("evidence.md",),
-    "content/site.yml": ("index.md", "topics/index.md", "evidence.md", "retracted.md"),
 }
 SHARED |= {file: own for kind in kinds() for file, own in kind.shared.items()}
 # Their keys that are more than words on a page: others read by them.

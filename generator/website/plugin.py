@@ -48,15 +48,15 @@ from proofbook.generator.checks import trace_checks
 from proofbook.generator.content import addresses, reading, scaffold
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.errors import ContentErrors
+from proofbook.generator.kinds.glossary.glossary import Glossary
 from proofbook.generator.pages.elements.element import Heading
 from proofbook.generator.pages.environment import reread
 from proofbook.generator.pages.facts import LEVEL
 from proofbook.generator.pages.press import EVERYTHING, Press
-from proofbook.generator.pages.views.ways import GROUPS
 from proofbook.generator.printing.folio import interface_words
 from proofbook.generator.website import page_html, page_markdown, publish, search
 from proofbook.runners.system.book import enter_book, own_book
-from proofbook.runners.system.kinds import kinds, page_kind
+from proofbook.runners.system.kinds import filling, kinds, page_kind
 from proofbook.runners.traces.digest import forget_code
 
 PATH = "topics/index.md"
@@ -299,7 +299,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         """Path as the drawer lists it: the first hour, and of each topic its lessons and labs."""
         modes = interface_words()["modes"]
         of_topics: dict[str, list[StructureItem]] = {}
-        kinds = ["topic", *itertools.chain(*GROUPS.values())]
+        kinds = ["topic", *itertools.chain(*(next(filling("groups"), {}).values()))]
         sheets = (sheet for sheet in self.press.sheets.values() if sheet.topic)
         for sheet in sorted(sheets, key=lambda sheet: kinds.index(sheet.mode or sheet.kind)):
             file = files.get_file_from_path(sheet.path)
@@ -308,7 +308,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             own = of_topics.setdefault(sheet.topic.id, [])
             of_kind = page_kind(sheet.kind)
             kind = modes.get(sheet.mode) or (of_kind and of_kind[1].label)
-            if sheet.part:  # below the first page of its lesson
+            if sheet.is_part:  # below the first page of its lesson
                 lesson = own[-1]
                 if not isinstance(lesson, Section):
                     own[-1] = lesson = _section(f"{kind}: {lesson.title}", [lesson])
@@ -435,11 +435,12 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         of_material = config.plugins.get("material/search")
         if isinstance(of_material, SearchPlugin):
             entries = of_material.search_index.entries
-            groups = (*self.book.glossary.synonyms, *(term.alike for term in self.book.terms))
+            glossary = self.book.part(Glossary)
+            groups = (*glossary.file.synonyms, *(term.alike for term in glossary.terms))
             search.add_words(entries, groups)
             search.add_places(entries, interface_words())
-            names = {f"glossary.html#term-{term.id}": term.spellings for term in self.book.terms}
-            leads, alone = self.book.glossary.leads, self.book.glossary.alone
+            names = {f"glossary.html#term-{term.id}": term.spellings for term in glossary.terms}
+            leads, alone = glossary.file.leads, glossary.file.alone
             for field, led in (("leads", leads), ("alone", alone), ("names", names)):
                 for lost in search.add_leads(entries, led, field):
                     if not self.is_serving:  # when the index has the pages of the last edit alone

@@ -35,11 +35,7 @@ COMPONENTS = (
     "lesson", "evidence", "system", "print",
 )  # fmt: skip
 # Scripts that begin with the words that they say, and the key of these in ui.yml.
-SPOKEN = {
-    "proofbook": "words", "kinds": "asking", "pieces": "pieces", "numbers": "numbers",
-    "recall": "recall", "calculator": "calculator", "play": "playing", "sources": "term",
-    "values": "source", "home": "home", "fits": "fits",
-}  # fmt: skip
+SPOKEN = {"proofbook": "words", "sources": "term", "values": "source"}
 PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 PICTURES = "assets/pictures"  # of pages with a part of their path as name: content/pictures/ddp.png
 SOURCES = "proofbook-sources.zip"  # what a published book offers for download: its commit
@@ -87,13 +83,16 @@ def site_files(
 
 def assets() -> dict[str, bytes]:
     """What pages load, by path under the site's root."""
+    folders = [ASSETS, *(kind.folder / "assets" for kind in kinds())]
     files = {
-        f"assets/{path.relative_to(ASSETS).as_posix()}": asset(path)
-        for path in sorted(ASSETS.rglob("*"))
+        f"assets/{path.relative_to(folder).as_posix()}": asset(path)
+        for folder in folders
+        for path in sorted(folder.rglob("*"))
         if path.is_file() and path.parent != STYLES
     }
     files[STYLE] = style()
-    for script, key in SPOKEN.items():
+    spoken = SPOKEN | {script: key for kind in kinds() for script, key in kind.spoken.items()}
+    for script, key in spoken.items():
         name = f"assets/{script}.js"
         files[name] = words_for_scripts(key, interface_words()[key]) + files[name]
     return files

@@ -24,6 +24,11 @@ class PageKind(NamedTuple):
     compose: str  # (Draft) → the elements of such a page
     boost: float  # what its scores in the search are multiplied by
     names_machines: bool = True  # below its content, those of its numbers
+    names_each: bool = False  # it names the machine beside each number
+    is_timed: bool = True  # reading it takes minutes
+    links_terms: bool = False  # its words lead to the glossary
+    keeps_progress: bool = True  # a reader's answers on it are kept, and ticked off
+    num_links: str = ""  # (Sheet) → how many links its texts have, where that is many
     label: str = ""  # what lists of a topic's pages say before its title
     is_listed: bool = False  # other pages list it, so it is printed before them
 
@@ -121,9 +126,15 @@ def page_kind(name: str) -> tuple[Kind, PageKind] | None:
 def filling(slot: str) -> Iterator[Any]:
     """Yield what fills a slot, one of each kind that does.
 
-    The slots: `steps.NAME` (topic, Folio, minutes by path) → steps of a topic's way at the place
-    `NAME` of `ways.GROUPS`; `class` (Draft) → the title of a task for a class, and the task;
-    `below decisions` (Draft) → elements below the table of a Why; `name of a plan` (run, Folio) →
-    what a planned run is called.
+    | slot | takes | gives |
+    |---|---|---|
+    | `way` | Sheet, Folio | the pages of its topic, and its place among them |
+    | `groups` | | the order of a topic's pages, by title |
+    | `steps.NAME` | Topic, Folio, minutes by path | steps of the way at `NAME` of the groups |
+    | `links` | Folio, number of other links | the `Links` of a page to the glossary |
+    | `former` | Book, path | anchors that a page had |
+    | `below decisions` | Draft | elements below the table of a Why |
+    | `class` | Draft | the title of a task for a class, and the task |
+    | `name of a plan` | path of a run, Folio | what a planned run is called |
     """
     yield from (kind.take(kind.slots[slot]) for kind in kinds() if slot in kind.slots)

@@ -12,11 +12,12 @@ from proofbook.companions.verify import reports
 from proofbook.companions.verify.pages import GROUPS
 from proofbook.companions.verify.report import causes
 from proofbook.generator.__main__ import main
-from proofbook.generator.checks import lesson_checks, trace_checks
-from proofbook.generator.checks.lesson_checks import Planned
+from proofbook.generator.checks import trace_checks
 from proofbook.generator.content.reading import load
-from proofbook.generator.figures.drawing import NARROW
-from proofbook.generator.figures.drawings.strip import Bar, strip
+from proofbook.generator.kinds.figures.drawing import NARROW
+from proofbook.generator.kinds.figures.drawings.strip import Bar, strip
+from proofbook.generator.kinds.lessons import lesson_checks
+from proofbook.generator.kinds.lessons.lesson_checks import Planned
 from proofbook.generator.pages.press import Press
 from proofbook.generator.pages.views import published
 from proofbook.generator.printing.folio import Folio

@@ -12,8 +12,8 @@ from proofbook.generator.content.book import Book
 from proofbook.generator.content.documents import Document
 from proofbook.generator.content.errors import ContentError, nearest
 from proofbook.generator.content.reading import Loader
-from proofbook.generator.items import item_checks
 from proofbook.generator.kinds.guide.words import GuideFile
+from proofbook.generator.kinds.questions import item_checks
 from proofbook.generator.values.evaluation import Evidence
 
 

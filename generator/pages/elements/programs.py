@@ -18,7 +18,7 @@ from pygments.token import STANDARD_TYPES, _TokenType  # type: ignore[import-unt
 
 from proofbook.generator.content.exhibit import ExplainedProgram, Listing
 from proofbook.generator.content.listed_code import anonymized, download_path, listed
-from proofbook.generator.items.kinds.picked import FaultyLine
+from proofbook.generator.kinds.questions.kinds.picked import FaultyLine
 from proofbook.generator.pages.elements.element import Element
 from proofbook.generator.printing.folio import Folio, breakable
 from proofbook.generator.printing.markdown import LISTING, Text, in_lines, parted

@@ -11,8 +11,9 @@ from proofbook.generator.content.exhibit import Listing
 from proofbook.generator.content.handwritten import KEYS, Fenced, split
 from proofbook.generator.content.prose import Formula, slotted
 from proofbook.generator.content.quiz import Item, QuizFence
+from proofbook.generator.kinds.questions import elements as questions
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements import programs, questions
+from proofbook.generator.pages.elements import programs
 from proofbook.generator.pages.elements.element import Apart, Element, Heading
 from proofbook.generator.printing.folio import escaped_heading
 from proofbook.generator.printing.markdown import put_into

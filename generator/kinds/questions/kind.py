@@ -1,0 +1,17 @@
+"""Questions that check themselves."""
+
+from proofbook.runners.system.kinds import Kind
+
+KIND = Kind(
+    files={"topics/*/quiz*.yml": ".kinds:QuizFile"},  # with the models of all kinds
+    mistakes=".mistakes:mistakes",
+    known={"item": ".mistakes:known"},
+    scripts={
+        "schedule+kinds+question": "Question",
+        "pieces": "pieces pairs variants",
+        "numbers": "typed_field variants",
+        "asked": "Question",
+    },
+    styles={"asking": "predict order match faulty_line"},  # those of no plain kind
+    spoken={"kinds": "asking", "pieces": "pieces", "numbers": "numbers"},
+)
