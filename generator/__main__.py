@@ -37,8 +37,6 @@ from proofbook.generator.content.book import Book
 from proofbook.generator.content.errors import ContentErrors
 from proofbook.generator.content.reading import documents, file_models, load
 from proofbook.generator.content.shelf import measure_command
-from proofbook.generator.kinds.questions import asked
-from proofbook.generator.kinds.questions.kinds import kind_of
 from proofbook.generator.values.evaluation import ROOTS, Evidence, verdict_words
 from proofbook.generator.values.filters import FUNCTIONS, OF_CLAIMS
 from proofbook.generator.values.laws import closed_forms
@@ -109,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
     for verb in (check, new, *of_kinds):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
-    new.add_argument("what", choices=["book", "experiment", "lesson"])
+    new.add_argument("what", choices=["book", "experiment", *_starts()])
     new.add_argument("name", help="of the experiment or the lesson, or the folder of the book")
     new.add_argument("--title", help="of the book; by default the name of its folder")
     new.add_argument("--from", dest="experiment", help="whose runs the lesson shows")
@@ -167,11 +165,8 @@ def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
     yield from site_checks.unlisted(book.root, by_hand) if own_book() else ()
     for place in scaffold.remaining_todos(book):
         yield f"to be written, where {scaffold.TODO} stands: {place}"
-    lender = evidence.reference or evidence
-    if left := [
-        name for name, question in book.items.items() if kind_of(question, lender).key.is_open
-    ]:
-        yield f"not checked here, since runs are missing or ended otherwise: {', '.join(left)}"
+    for kind in kinds():
+        yield from kind.take(kind.notes)(evidence) if kind.notes else ()
 
 
 def _new(options: argparse.Namespace) -> int:
@@ -193,17 +188,14 @@ def _new(options: argparse.Namespace) -> int:
             print(from_home(path))
         print(f"then: {program(f'{scaffold.PYTHON} -m runners')} run {options.name}; {check}")
         return 0
-    book = load(options.content, options.machine)
-    evidence = Evidence(book)
-    laws = {
-        name: (outcome.runs, asked.names_read(name, evidence))
-        for name, outcome in evidence.judged_claims.items()
-        if outcome.claim.kind == "law" and outcome.verdict == "holds"
-    }
-    for path in scaffold.new_lesson(book, options.content, options.name, laws, options.experiment):
-        print(path)
-    print(f"write over its texts, bind its questions to claims, then: {check}")
+    for line in _starts()[options.what](options, check):
+        print(line)
     return 0
+
+
+def _starts() -> dict[str, Callable[[argparse.Namespace, str], Iterator[str]]]:
+    """What kinds start, by its word."""
+    return {word: kind.take(start) for kind in kinds() for word, start in kind.starts.items()}
 
 
 def _new_book(folder: Path, title: str | None) -> int:

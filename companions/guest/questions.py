@@ -14,16 +14,15 @@ from pathlib import Path
 from markupsafe import Markup
 
 from proofbook.generator.checks import content_checks
-from proofbook.generator.content import handwritten
 from proofbook.generator.content.book import Book, Topic
 from proofbook.generator.content.documents import NUMBERS, read
 from proofbook.generator.content.errors import ContentError, ContentErrors, visible_files
 from proofbook.generator.content.quiz import QuizFile
 from proofbook.generator.content.reading import Loader
 from proofbook.generator.content.topic import HomeFile, TopicFile
+from proofbook.generator.kinds.questions import fences
 from proofbook.generator.kinds.questions.elements import question
 from proofbook.generator.pages.environment import label
-from proofbook.generator.pages.views.handwritten import items_of
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.markdown import Text
 from proofbook.generator.values.evaluation import Evidence
@@ -109,7 +108,7 @@ class Guest:
         Raises:
             ContentErrors: everything wrong with it.
         """
-        document = handwritten.quiz(folio.path, text, *span)
+        document = fences.read(folio.path, text, *span)
         if self.errors and document.model.names:
             return Markup()  # what it names may be among what could not be read
         errors = list(content_checks.document_errors(self.evidence, document))
@@ -126,7 +125,7 @@ class Guest:
         level = min(above + 1, 3)
         asked = (
             question(quiz_item, folio, "question", level)
-            for quiz_item in items_of(document.model, self.book)
+            for quiz_item in fences.items_of(document.model, self.book)
         )
         return Markup("").join(replace(each, id=f"{self.name}/{each.id}") for each in asked)
 

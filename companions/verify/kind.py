@@ -16,7 +16,11 @@ KIND = Kind(
     pages={"watched": PageKind(".pages:watched", 1.0, names_machines=False)},
     fences={
         "verified": Fence(
-            ".reports:Verified", ".pages:reported", begins=".pages:own_runs", ends=".pages:causes"
+            ".reports:Verified",
+            ".pages:reported",
+            follows_lessons=True,
+            begins=".pages:own_runs",
+            ends=".pages:causes",
         )
     },
     mistakes=".reports:mistakes",

@@ -11,9 +11,9 @@ from proofbook.generator.content import prose
 from proofbook.generator.content.documents import TEXTS, Document, TextField
 from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.exhibit import GrowthChart, PlayFact
+from proofbook.generator.content.lesson import CostRow
 from proofbook.generator.content.numerals import NAMED, NOUN
 from proofbook.generator.content.quiz import Item, TableRow, ValueTable
-from proofbook.generator.kinds.lessons.words import CostRow
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.value import Value
 

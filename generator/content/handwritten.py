@@ -3,13 +3,12 @@
 In: a file's text. It begins with a head of YAML between two lines of `---` (`title`,
 `description`). Out: a document like any other, whose text MkDocs turns into HTML once
 `prose.filled` has put the values of its expressions in. A fence `listing` holds the keys of a
-lesson's listing, and shows a program that a run executed. A fence `quiz` asks items, also in a site
-that is no book; companions add fences of their own. Mistakes in a fence have the line and column of
-the page.
+lesson's listing, and shows a program that a run executed; kinds and companions add fences of their
+own, such as `quiz`, which asks. Mistakes in a fence have the line and column of the page.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
@@ -19,18 +18,17 @@ import yaml
 from pydantic import create_model
 
 from proofbook.generator.content.documents import Document, validated
-from proofbook.generator.content.errors import ContentError, ContentErrors, place_of, visible_files
+from proofbook.generator.content.errors import ContentError, ContentErrors, visible_files
 from proofbook.generator.content.exhibit import Listing
 from proofbook.generator.content.prose import OWN_FENCE
-from proofbook.generator.content.quiz import QuizFence
-from proofbook.generator.content.words import FieldMark, Line, Written, as_list
+from proofbook.generator.content.words import FieldMark, Line, Written
 from proofbook.generator.content.yaml_source import YamlFile, YamlPlace, parse
 from proofbook.runners.system.kinds import kinds
 
 _HEAD = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 
 
-KEYS = {"listing": "listings", "quiz": "quizzes"}  # of fences of the book, by their word
+KEYS = {"listing": "listings"}  # of fences of the book, by their word
 
 
 class HandWritten(Written):
@@ -43,8 +41,6 @@ class HandWritten(Written):
     """Markdown, as MkDocs reads it."""
     listings: list[Listing] = []
     """the programs that it shows, in their order."""
-    quizzes: list[QuizFence] = []
-    """the fences that ask, in their order."""
 
     def of_kinds(self) -> dict[str, list[Written]]:
         """What the fences of kinds and companions hold, by their word."""
@@ -64,6 +60,13 @@ def page_model() -> type[HandWritten]:
     return create_model("HandWritten", __base__=HandWritten, **fields)
 
 
+@cache
+def _parsers() -> dict[str, Callable[[str, str, int, int], YamlFile]]:
+    """How fences of kinds and companions are parsed that are no plain YAML, by their word."""
+    own = ((kind, word, f.parse) for kind in kinds() for word, f in kind.fences.items())
+    return {word: kind.take(parse) for kind, word, parse in own if parse}
+
+
 def _keys() -> dict[str, str]:
     """The field of the page that holds a fence, by the fence's word."""
     return KEYS | {word: word for word in _fences_of_kinds()}
@@ -81,7 +84,7 @@ def read(name: str, text: str) -> Document[HandWritten]:
     fenced: dict[str, list[YamlFile]] = {word: [] for word in keys}
     for fence in OWN_FENCE.finditer(text):
         span = name, text, *fence.span("yaml")
-        fenced[fence[1]].append(quiz(*span).source if fence[1] == "quiz" else within(*span))
+        fenced[fence[1]].append(_parsers().get(fence[1], within)(*span))
     body, line = text[head.end() :], text.count("\n", 0, head.end())
     begins, ends = (yaml.Mark(name, at, line, 0, None, 0) for at in (head.end(), len(text)))
     node = yaml.ScalarNode("", body, begins, ends)
@@ -127,21 +130,3 @@ FENCE = re.compile(
 def within(name: str, text: str, start: int, end: int) -> YamlFile:
     """Parse text[start:end] as YAML; places are those in the whole text."""
     return parse(name, re.sub(r"[^\n]", " ", text[:start]) + text[start:end])
-
-
-def quiz(name: str, text: str, start: int, end: int) -> Document[QuizFence]:
-    """A `Document` of a fence, YAML `text[start:end]` of a page: items or ids; or ContentErrors."""
-    if not text[start:end].strip():
-        message = "the fence asks nothing; write the id of an item, a list of ids, or an item"
-        raise ContentErrors([ContentError(name, *place_of(text, start), message)])
-    source = within(name, text, start, end)
-    written, places = source.document, source.places
-    ids = written.replace(",", " ").split() if isinstance(written, str) else []
-    if len(ids) > 1 and all(re.fullmatch("[a-z0-9-]+", name) for name in ids):
-        message = f"several ids are a list: write [{', '.join(ids)}]"
-        raise ContentErrors([source.error((), message)])
-    key = "items" if isinstance(written, dict) else "names"
-    at = (key,) if isinstance(written, list) else (key, 0)
-    moved = {(*at, *path): place for path, place in places.items()}
-    moved = {(): places[()], (key,): places[()], **moved}
-    return validated(YamlFile(name, text, {key: as_list(written)}, moved), QuizFence)

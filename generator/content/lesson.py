@@ -63,6 +63,15 @@ class Section(Backed):
     """after the text, a mechanism in full, with its output beside it."""
 
 
+class CostRow(Written):
+    """A law beside what its run measured; run, prediction and measurement follow from the law."""
+
+    what: Line
+    """what costs so much."""
+    law: ClaimId
+    """the claim's id, `mg-large-peak@large_batch.split_four`."""
+
+
 # In the order in which they are suggested.
 Mode = Literal[
     "learn", "deep", "worked", "trace", "cost", "experiment", "try", "challenge", "recall", "why"

@@ -74,7 +74,9 @@ class Press:
                 prefixes.add(f"{folder}/{stem}.md" if stem in MODES else f"{folder}/")
                 if stem.startswith("quiz"):
                     asking = book.handwritten_by_name.items()
-                    prefixes.update(f"{path}.md" for path, page in asking if page.quizzes)
+                    prefixes.update(
+                        f"{path}.md" for path, page in asking if any(page.of_kinds().values())
+                    )
                 if stem in CHAINED:
                     prefixes.add(f"{folder}/{stem}-")
             elif folder == "tries":
@@ -148,8 +150,10 @@ def _of_try(name: str, book: Book) -> Iterator[str]:
 
 
 def _is_listed(sheet: Sheet) -> bool:
-    """Whether others list it; a page with a companion's fence lists sections of lessons itself."""
-    is_plain = sheet.by_hand and not any(sheet.by_hand.of_kinds().values())
+    """Whether others list it; but a page that lists sections of lessons itself comes after them."""
+    late = {word for kind in kinds() for word, f in kind.fences.items() if f.follows_lessons}
+    held = sheet.by_hand.of_kinds() if sheet.by_hand else {}
+    is_plain = sheet.by_hand and not any(held[word] for word in late)
     of_kind = page_kind(sheet.kind)
     return bool(sheet.mode or is_plain or (of_kind and of_kind[1].is_listed))
 

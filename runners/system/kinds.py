@@ -38,6 +38,8 @@ class Fence(NamedTuple):
 
     model: str  # of what it holds
     elements: str  # (what it holds, its number on the page, Draft) → elements in its place
+    parse: str = ""  # (file, text, start, end) → YamlFile, where it is no plain YAML
+    follows_lessons: bool = False  # it lists their sections, so its page is printed after them
     begins: str = ""  # (Draft) → elements above a page that has one
     ends: str = ""  # (Draft) → elements and Markdown below such a page
 
@@ -83,10 +85,13 @@ class Kind(NamedTuple):
     known: Mapping[str, str] = {}  # mark of a text → (Book, Document) → the ids that it may name
     mistakes_after: str = ""  # (Book, sections by lesson) → ContentErrors once pages are printed
     programs: str = ""  # (Book) → paths of further programs that pages offer
+    notes: str = ""  # (Evidence) → lines on what a check could not look at
+    starts: Mapping[str, str] = {}  # word after `generator new` → (options, command) → lines
     problems: str = ""  # (Book) → lines on what fails a strict build
     # Files with words of many pages → how the paths of its own begin.
     shared: Mapping[str, Sequence[str]] = {}
     slots: Mapping[str, str] = {}  # place that others leave open → what fills it; see `filling`
+    laws: str = ""  # name → function of expressions
     scripts: Mapping[str, str] = {}  # script → the elements, or kinds of pages, that need it
     styles: Mapping[str, str] = {}  # the same of style sheets
     spoken: Mapping[str, str] = {}  # script → the key of `ui.yml` with the words that it says

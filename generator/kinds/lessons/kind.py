@@ -7,6 +7,7 @@ _LESSON = PageKind("", 1.0, links_terms=True)
 
 KIND = Kind(
     files={f"topics/*/{mode}.yml": f".words:{mode.capitalize()}File" for mode in _MODES.split()},
+    starts={"lesson": ".scaffold:start"},
     sheets=".sheets:sheets",
     mistakes=".lesson_checks:mistakes",
     slots={"way": ".ways:way", "groups": ".ways:GROUPS"},

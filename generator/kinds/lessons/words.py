@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from proofbook.generator.content.exhibit import ExplainedProgram, Listing
-from proofbook.generator.content.lesson import Backed, LessonFile, LessonTable, Section
+from proofbook.generator.content.lesson import Backed, CostRow, LessonFile, LessonTable, Section
 from proofbook.generator.content.words import (
     ClaimId,
     Expression,
@@ -67,15 +67,6 @@ class WhyFile(LessonFile):
     """where something else is better; a section each."""
     checks: list[ItemId] = []
     takeaway: Prose
-
-
-class CostRow(Written):
-    """A law beside what its run measured; run, prediction and measurement follow from the law."""
-
-    what: Line
-    """what costs so much."""
-    law: ClaimId
-    """the claim's id, `mg-large-peak@large_batch.split_four`."""
 
 
 class CostTable(Backed):

@@ -13,6 +13,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from proofbook.generator.content.listed_code import anonymized
 from proofbook.generator.content.quiz import Item
 from proofbook.generator.kinds.figures import figures
 from proofbook.generator.kinds.figures.figures import FigureOnPage
@@ -30,6 +31,7 @@ from proofbook.generator.kinds.questions.kinds.picked import FaultyLine
 from proofbook.generator.pages.elements import programs, tables
 from proofbook.generator.pages.elements.element import Element, Unfound
 from proofbook.generator.printing.folio import Folio, interface_words
+from proofbook.runners.core.trace.fields import NBSP
 
 _BLOCKS = ("<pre", "<ul", "<ol", "<blockquote", "<div", "<p><img")  # which no legend may hold
 _CHECKS = frozenset({"question", "challenge"})  # what else is asked says how sure a reader is
@@ -152,7 +154,7 @@ def question(quiz_item: Item, folio: Folio, asked_as: str, level: int = 3) -> Qu
         field=field,
         ends=[closed.line(end) for end in ends],
         program=programs.listing(faulty.wrong, closed) if faulty else None,
-        lines=programs.code_lines(faulty, closed) if faulty else (),
+        lines=code_lines(faulty, closed) if faulty else (),
         answers=explained,
         opened=opened,
         explains=folio.prose(kind.explains) if kind.explains else Markup(),
@@ -201,3 +203,14 @@ def _stem(prose: Markup) -> tuple[Markup, Markup]:
     ends = min(f"{text}{block}".find(block) for block in _BLOCKS)
     first = text[:ends].replace("<p>", '<span class="pb-stem">').replace("</p>", "</span>")
     return Markup(first.strip()), Markup(text[ends:])
+
+
+def code_lines(question: FaultyLine, folio: Folio) -> list[tuple[Markup, int | None]]:
+    """Pairs: a line of a faulty program as a question shows it; its place among the choices."""
+    wrong = question.wrong
+    places = {line.code.strip(): place for place, line in enumerate(question.lines)}
+    code = anonymized(folio.book.root, wrong.path, wrong.object).rstrip()
+    return [
+        (NBSP * (len(line) - len(line.lstrip())) + coloured.lstrip(), places.get(line.strip()))
+        for line, coloured in zip(code.splitlines(), programs.highlighted_lines(code), strict=False)
+    ]

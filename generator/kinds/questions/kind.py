@@ -1,9 +1,11 @@
 """Questions that check themselves."""
 
-from proofbook.runners.system.kinds import Kind
+from proofbook.runners.system.kinds import Fence, Kind
 
 KIND = Kind(
     files={"topics/*/quiz*.yml": ".kinds:QuizFile"},  # with the models of all kinds
+    fences={"quiz": Fence(".kinds:QuizFence", ".fences:asked", parse=".fences:parsed")},
+    notes=".mistakes:notes",
     mistakes=".mistakes:mistakes",
     known={"item": ".mistakes:known"},
     scripts={

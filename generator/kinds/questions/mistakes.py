@@ -8,9 +8,10 @@ from proofbook.generator.content.documents import Document
 from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.handwritten import HandWritten
 from proofbook.generator.content.lesson import LessonFile
-from proofbook.generator.content.quiz import Item, QuizFile
+from proofbook.generator.content.quiz import Item, QuizFence, QuizFile
 from proofbook.generator.content.yaml_source import Mistake
 from proofbook.generator.kinds.questions import asked, item_checks
+from proofbook.generator.kinds.questions.kinds import kind_of
 from proofbook.generator.values.evaluation import Evidence
 
 
@@ -42,10 +43,11 @@ def _items(evidence: Evidence, document: Document[QuizFile]) -> Iterator[Mistake
 
 
 def _fences(evidence: Evidence, document: Document[HandWritten]) -> Iterator[Mistake]:
-    for number, fence in enumerate(document.model.quizzes):
+    fences = document.model.of_kinds()["quiz"]
+    for number, fence in enumerate(part for part in fences if isinstance(part, QuizFence)):
         for position, question in enumerate(fence.items):
             for path, message in _item_mistakes(evidence, question):
-                yield ("quizzes", number, "items", position, *path), message
+                yield ("quiz", number, "items", position, *path), message
 
 
 def _item_mistakes(evidence: Evidence, question: Item) -> Iterator[Mistake]:
@@ -58,3 +60,11 @@ def _item_mistakes(evidence: Evidence, question: Item) -> Iterator[Mistake]:
         if not wrong and not is_unread:  # else its other cases would say the same again
             for message in item_checks.mistakes_of_case(question, other, evidence)[:1]:
                 yield ("for", number), message
+
+
+def notes(evidence: Evidence) -> Iterator[str]:
+    """A line on the questions that could not be checked, if there are some."""
+    lender = evidence.reference or evidence
+    items = evidence.book.items.items()
+    if left := [name for name, question in items if kind_of(question, lender).key.is_open]:
+        yield f"not checked here, since runs are missing or ended otherwise: {', '.join(left)}"

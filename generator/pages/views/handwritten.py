@@ -6,12 +6,9 @@ from dataclasses import dataclass, replace
 from markdown import Markdown  # type: ignore[import-untyped]
 from markupsafe import Markup
 
-from proofbook.generator.content.book import Book
 from proofbook.generator.content.exhibit import Listing
 from proofbook.generator.content.handwritten import KEYS, Fenced, split
 from proofbook.generator.content.prose import Formula, slotted
-from proofbook.generator.content.quiz import Item, QuizFence
-from proofbook.generator.kinds.questions import elements as questions
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements import programs
 from proofbook.generator.pages.elements.element import Apart, Element, Heading
@@ -102,9 +99,6 @@ def _piece(piece: str | Fenced, number: int, draft: Draft) -> Parts:
     elif piece.word not in KEYS:
         kind, fence = _of_kind(piece.word)
         yield from kind.take(fence.elements)(piece.holds, number, draft)
-    elif isinstance(piece.holds, QuizFence):
-        for quiz_item in items_of(piece.holds, folio.book):
-            yield questions.question(quiz_item, folio, "question")
     elif isinstance(piece.holds, Listing):
         listing = draft.program(piece.holds)
         yield listing if piece.holds.object else DownloadedProgram(listing)
@@ -117,8 +111,3 @@ def _markup_of(markdown: str) -> Iterator[str]:
     lines = markdown.splitlines()
     yield from ["admonition"] * any(line.lstrip().startswith("!!! ") for line in lines)
     yield from ["footnote"] * any(line.startswith("[^") for line in lines)
-
-
-def items_of(fence: QuizFence, book: Book) -> list[Item]:
-    """The items that a fence asks, in their order: of any topic, or its own."""
-    return [*(book.items[name] for name in fence.names), *fence.items]
