@@ -20,44 +20,22 @@ from proofbook.runners.system.kinds import kinds
 
 # As a reader takes them: words, also those that explain answers, lines of code, and time to think.
 WORDS_PER_MINUTE, LINES_PER_MINUTE, MINUTES_PER_QUESTION = 180, 25, 0.75
-# Scripts of kinds that others build on, in the order in which a page loads them.
-_IN_ORDER = (
-    "schedule+kinds+question",
-    "pieces",
-    "numbers",
-    "asked",
-    "recall",
-    "figures",
-    "player",
-    "play",
-    "calculator",
-    "python+fits",
-    "home",
-)
 # Which script a page takes: one that an element of it needs (`Element.needs`), or what else it has:
 # links on a way, terms and values that open, formulas. Where answers are kept, proofbook.js comes
 # before any.
-SCRIPTS = {
-    "page": "page",
-    "proofbook": "way Begin Question Sitting TopicCards WayList",
-    "sources": "opening PlayedFigure Table",
-    **dict.fromkeys(_IN_ORDER, ""),
-    "narrow": "NarrowingField",
-    "formulas": "formula",
-}
-SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most pages
-# Which style sheets that few pages need; of questions, those of no plain kind.
-STYLES = {
-    "markup": "formula footnote admonition",
-}
+SCRIPTS = {"page": "page", "proofbook": "way", "sources": "opening Table"}
+LAST = {"narrow": "NarrowingField", "formulas": "formula"}  # behind those of kinds
+# Which style sheets that few pages need.
+STYLES = {"markup": "formula footnote admonition"}
 JOINT = "+"  # between the names of scripts that a page loads as one file
 LEVEL = 2  # of the headings in a list of contents
 
 
 def scripts(needs: Iterable[str]) -> list[str]:
     """Names of scripts that meet some needs, joined by `+` in two strings: shared, others."""
-    names = _meeting(needs, _with_kinds(SCRIPTS, "scripts"))
-    parts = ([name for name in names if (name in SHARED) is shared] for shared in (True, False))
+    names = _meeting(needs, _with_kinds(SCRIPTS, "scripts") | LAST)
+    shared = {*SCRIPTS, *(name for kind in kinds() for name in kind.shared_scripts)}
+    parts = ([name for name in names if (name in shared) is is_in] for is_in in (True, False))
     return [JOINT.join(part) for part in parts if part]
 
 

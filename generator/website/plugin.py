@@ -102,7 +102,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     """Finds out what the site is, and leaves all else to the plugin of a book or of a guest."""
 
     is_serving = is_deploying = False
-    mode: BasePlugin[Any] | None = None  # the same for all builds of `serve`
+    mode: "BasePlugin[Any] | None" = None  # the same for all builds of `serve`
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Remember whether a person is watching, and whether the build goes out at once."""

@@ -93,6 +93,7 @@ class Kind(NamedTuple):
     slots: Mapping[str, str] = {}  # place that others leave open → what fills it; see `filling`
     laws: str = ""  # name → function of expressions
     scripts: Mapping[str, str] = {}  # script → the elements, or kinds of pages, that need it
+    shared_scripts: Sequence[str] = ()  # of these, those that most pages take
     styles: Mapping[str, str] = {}  # the same of style sheets
     spoken: Mapping[str, str] = {}  # script → the key of `ui.yml` with the words that it says
 

@@ -3,7 +3,12 @@
 from proofbook.runners.system.kinds import Kind
 
 KIND = Kind(
-    scripts={"figures": "DrawnFigure", "player": "moments", "play": "PlayedFigure"},
+    scripts={
+        "sources": "PlayedFigure",
+        "figures": "DrawnFigure",
+        "player": "moments",
+        "play": "PlayedFigure",
+    },
     styles={"play": "state PlayedFigure"},
     spoken={"play": "playing"},
 )

@@ -10,7 +10,7 @@ KIND = Kind(
         "topics": PageKind(".pages:topics", 0.3),
         "topic": PageKind(".pages:topic", 0.2),
     },
-    scripts={"home": "Begin"},
+    scripts={"proofbook": "Begin TopicCards WayList", "home": "Begin"},
     styles={"home": "Begin", "indexes": "TopicCards WayList"},
     spoken={"home": "home"},
 )

@@ -9,11 +9,13 @@ KIND = Kind(
     mistakes=".mistakes:mistakes",
     known={"item": ".mistakes:known"},
     scripts={
+        "proofbook": "Question",
         "schedule+kinds+question": "Question",
         "pieces": "pieces pairs variants",
         "numbers": "typed_field variants",
         "asked": "Question",
     },
+    shared_scripts=["schedule+kinds+question"],
     styles={"asking": "predict order match faulty_line"},  # those of no plain kind
     spoken={"kinds": "asking", "pieces": "pieces", "numbers": "numbers"},
 )
