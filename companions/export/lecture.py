@@ -30,7 +30,7 @@ from proofbook.generator.pages.views.claims import JudgedClaim
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.markdown import plain, unlinked
 from proofbook.generator.values.evaluation import Evidence
-from proofbook.generator.website.publish import ASSETS, style
+from proofbook.generator.website.publish import assets, style
 from proofbook.runners.system.kinds import filling
 
 FORMS = Path(__file__).with_name("forms")
@@ -72,8 +72,8 @@ class Lecture:
 
 def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
     """`{file name: bytes}`: a class on a topic as self-contained HTML, no part without content."""
-    sheets = ASSETS / "asking.css", FORMS / "class.css"
-    css = style().decode() + "".join(path.read_text(encoding="utf-8") for path in sheets)
+    asking = assets()["assets/asking.css"].decode()
+    css = style().decode() + asking + (FORMS / "class.css").read_text(encoding="utf-8")
     sheet = Sheet("class.md", "class", "", "", topic=topic)
     plan = _lecture(begin(sheet, Gathered(evidence, {}, {})))
     needs = {"lab": plan.task, "mistakes": plan.mistakes, "questions": plan.paper}

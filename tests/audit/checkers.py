@@ -10,7 +10,7 @@ from tests.audit.tools import output, package
 from tests.conftest import ROOT
 
 CONFIG = Path(__file__).with_name("eslint.config.mjs")
-SCRIPTS = "generator/website/assets/*.js"
+SCRIPTS = "generator/**/assets/*.js"
 JAR = "build/dist/vnu.jar"
 OPTIONS = ("--errors-only", "--format", "json", "--exit-zero-always")
 # Markup of the theme that no template of ours writes: what it says, and what stands in the page.

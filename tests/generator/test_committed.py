@@ -13,7 +13,9 @@ from proofbook.generator.checks import trace_checks
 from proofbook.generator.checks.content_checks import check
 from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.reading import load
+from proofbook.generator.kinds.guide.guide import Guide
 from proofbook.generator.kinds.questions.kinds import kind_of
+from proofbook.generator.kinds.statements.statements import Statements
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.perturbed import counterexample
 from proofbook.generator.website.publish import committed_machines
@@ -140,7 +142,7 @@ def test_a_number_that_a_prediction_counts_with_is_named_beside_it(real):
 
 
 def test_a_statement_names_its_exact_source_and_no_other_is_of_the_same_subject_and_verb(real):
-    statements = list(real.statements.values())
+    statements = list(real.part(Statements).values())
     assert [one.id for one in statements if one.source is None] == []
     beginnings = Counter(" ".join(one.said.lower().split()[:3]) for one in statements)
     assert [words for words, number in beginnings.items() if number > 1] == []
@@ -154,7 +156,12 @@ def test_a_question_that_calculates_with_measured_times_states_them(real):
 
 
 def test_a_process_that_ended_is_asked_why_before_it_is_restarted(real):
-    (hangs,) = [one for _, one in real.guide.symptoms if one.id == "hangs"]
+    (hangs,) = [
+        one
+        for written in real.part(Guide).files
+        for _, one in written.symptoms
+        if one.id == "hangs"
+    ]
     ended = hangs.edges[0]
     assert "process of a rank end" in ended.ask
     assert ended.use is None

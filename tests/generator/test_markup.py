@@ -315,15 +315,16 @@ CLASS = re.compile(r"\.(pb-[a-z0-9-]+)")
 def test_every_class_of_the_style_sheets_is_written_by_a_template_or_a_script(root):
     sources = [
         path.read_text(encoding="utf-8")
-        for path in sorted((root / "generator").rglob("*"))
+        for part in ("generator", "companions")
+        for path in sorted((root / part).rglob("*"))
         if path.suffix in WRITES_CLASSES
     ]
     written = set(re.findall(r"pb-[a-z0-9-]+", "\n".join(sources)))
-    sheets = [path.read_text(encoding="utf-8") for path in publish.ASSETS.rglob("*.css")]
+    sheets = [path.read_text(encoding="utf-8") for path in (root / "generator").rglob("*.css")]
     styled = {name for sheet in sheets for name in CLASS.findall(sheet)}
     assert len(styled) > 100
     names = (*KINDS, *get_args(Verdict), WIDE.name, NARROW.name)
-    drawings = (root / "generator" / "figures").rglob("*.py")
+    drawings = (root / "generator" / "kinds" / "figures").rglob("*.py")
     looks = re.findall(r"[a-z]+(?:-[a-z]+)*", "".join(path.read_text() for path in drawings))
     put_together = {f"pb-{name.replace('_', '-')}" for name in (*names, *looks)}
     assert sorted(styled - written - put_together) == []

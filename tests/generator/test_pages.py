@@ -9,8 +9,8 @@ import yaml
 from markdown import Markdown
 from markupsafe import Markup
 
-from proofbook.generator.checks.claim_checks import bears_out
-from proofbook.generator.content.claim import SentenceVerdict
+from proofbook.generator.kinds.statements.statements import Statements, bears_out
+from proofbook.generator.kinds.statements.words import SentenceVerdict
 from proofbook.generator.pages import facts
 from proofbook.generator.pages.elements.element import Apart, Block, Fold, Waiting
 from proofbook.generator.pages.elements.programs import ListedProgram, Notes, WholeProgram
@@ -147,7 +147,7 @@ def test_a_program_is_published_whole_where_its_link_leads(copy):
 
 
 def test_a_sentence_that_its_claim_leaves_open_gets_no_verdict(book, evidence):
-    for sentence in book.statements.values():
+    for sentence in book.part(Statements).values():
         outcome = evidence.judged(sentence.claim)
         for verdict in get_args(SentenceVerdict):
             one = sentence.model_copy(update={"verdict": verdict})

@@ -16,16 +16,16 @@ from proofbook.generator.checks import trace_checks
 from proofbook.generator.content.reading import load
 from proofbook.generator.kinds.figures.drawing import NARROW
 from proofbook.generator.kinds.figures.drawings.strip import Bar, strip
-from proofbook.generator.kinds.lessons import lesson_checks
-from proofbook.generator.kinds.lessons.lesson_checks import Planned
 from proofbook.generator.pages.press import Press
 from proofbook.generator.pages.views import published
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.perturbed import counterexample
+from proofbook.runners.planner import layouts_named
 from proofbook.runners.planner.answers.answer import Layout
 from proofbook.runners.planner.answers.law_of_time import Bounds, Cluster
 from proofbook.runners.planner.answers.published import is_stale
+from proofbook.runners.planner.layouts_named import Planned
 from tests.generator.conftest import CONTENT, fresh, render
 from tests.recorded import write
 
@@ -108,9 +108,9 @@ def test_less_memory_is_better_where_it_is_scarce_and_computing_takes_no_longer(
 def test_a_layout_of_a_lesson_that_another_one_dominates_is_told_at_its_place(monkeypatch):
     others = {"less": replace(LAYOUT, bounds=Bounds(1, 1.5, 0)), "equal": LAYOUT}
     one = Planned(("techniques", 2), "run", LAYOUT, others, fits=False)
-    monkeypatch.setattr(lesson_checks, "planned", lambda *_: iter([one]))
+    monkeypatch.setattr(layouts_named, "planned", lambda *_: iter([one]))
     said = "run is dominated by less; name one of those"
-    mistakes = [*lesson_checks.layout_mistakes(None, SimpleNamespace(model=None))]
+    mistakes = [*layouts_named.layout_mistakes(None, SimpleNamespace(model=None))]
     assert mistakes == [(("techniques", 2, "planned"), said)]
 
 

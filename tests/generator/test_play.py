@@ -113,7 +113,7 @@ def test_every_run_is_in_a_state_and_the_script_holds_every_state_and_the_page_t
 
 
 def test_every_look_of_a_figure_is_in_the_style_sheets(played, folio, rendered):
-    style = publish.style().decode() + (publish.ASSETS / "play.css").read_text()
+    style = (publish.style() + publish.assets()["assets/play.css"]).decode()
     drawn = [frame.play(figure, folio).play.drawn for figure in played.values()]
     drawn += re.findall(r"<svg.*?</svg>", "".join(rendered.values()), re.DOTALL)
     marks = re.sub("<svg[^>]*>", "", " ".join(drawn))

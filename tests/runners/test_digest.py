@@ -123,14 +123,16 @@ def test_another_name_of_a_module_and_a_name_of_another_module_change_it(digest_
 PRINTS = """
 import importlib, sys
 from proofbook.runners.core.declared.experiment import Declaration
-from proofbook.runners.system.book import experiment_files
+from proofbook.runners.system.book import ROOT, experiment_files
 QUESTION = "What is imported?"
-def ours(): return {one for one in sys.modules if one.startswith("proofbook.runners")}
+PACKAGES = ("proofbook.runners", "proofbook.companions")
+def ours(): return {one for one in sys.modules if one.startswith(PACKAGES)}
 def alone(rank):
     print(*(common := ours()))
-    for name in sorted({path.stem for path in experiment_files().values()} - {"imported"}):
-        importlib.import_module(f"proofbook.runners.experiments.{name}")
-        print(name, *(own := ours() - common))
+    for path in sorted({path for path in experiment_files().values() if path.is_relative_to(ROOT)}):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        importlib.import_module(".".join(["proofbook", *parts]))
+        print(path.stem, *(own := ours() - common))
         for one in own: del sys.modules[one]
 RUNS = {"alone": Declaration("alone", passes=("timed",))}
 """
@@ -245,7 +247,7 @@ def test_a_program_that_is_stated_as_a_difference_has_the_digest_of_its_text(
 def test_all_that_grades_labs_is_behind_their_traces():
     covered = {*digest.covered_files(book.experiment_files()["labs"])}
     judging = (*ROOT.glob("runners/judging/ranks.py"), *ROOT.glob("companions/labs/benches/*.py"))
-    assert covered >= {ROOT / "runners" / "labs" / "grading.py", *judging}
+    assert covered >= {ROOT / "companions" / "labs" / "grading.py", *judging}
     programs = {*ROOT.glob("content/topics/*/labs/*/solved.py")}
     for file in ROOT.glob("content/topics/*/labs/*/wrong.yml"):
         programs |= {program.path for program in wrong_programs(file)}

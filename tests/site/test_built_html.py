@@ -235,7 +235,7 @@ def test_no_page_has_more_elements_bytes_script_or_style_than_it_may(built_site,
 def test_a_page_loads_the_script_of_each_kind_that_it_asks(built_site, readings):
     num_checked = 0
     for script in ("pieces", "numbers"):
-        text = (ROOT / f"generator/website/assets/{script}.js").read_text(encoding="utf-8")
+        text = (ROOT / f"generator/kinds/questions/assets/{script}.js").read_text(encoding="utf-8")
         kinds = set(re.findall(r"(\w+):", text.partition("KINDS, {")[2]))
         for page, reading in readings.items():
             asked = {tag.attributes.get("data-kind") for tag in reading.tags if tag.name == "form"}
