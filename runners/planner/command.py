@@ -4,7 +4,8 @@
     plan check [NAME …]     the committed plans and comparisons, once more with today's code
 
 MODEL is a preset, a model's config.json, or MODULE:FUNCTION, which builds an nn.Module. Answers are
-closed forms; `--simulate N` simulates the first N layouts, as models of your own always are.
+closed forms; `--simulate N` simulates the first N layouts, as models of your own always are. The
+exit code is 0 where a layout fits, or the committed plans are the same, and else 1.
 """
 
 import argparse
@@ -200,8 +201,7 @@ def _how_many(
     minima = how_many.least_devices(alone, cluster, memory)
     lines = [_title(question, asked, memory, is_open=True)]
     lines += how_many.least_lines(minima, memory)
-    _print(lines, [least.layout for least in minima], asked)
-    return 0
+    return _print(lines, [least.layout for least in minima], asked)
 
 
 def _search(question: Question, cluster: Cluster, memory: float, asked: argparse.Namespace) -> int:
@@ -222,8 +222,7 @@ def _search(question: Question, cluster: Cluster, memory: float, asked: argparse
         lines += _table(_simulated(asked_of, cluster, memory), len(asked_of))
     elif fitting:
         lines += _table(fitting, MOST_LISTED)
-    _print(lines, fitting or listed.smallest[:1], asked)
-    return 0 if listed.fitting else 1
+    return _print(lines, fitting or listed.smallest[:1], asked)
 
 
 def _verdict(listed: Shortlist, memory: float) -> str:
@@ -250,8 +249,7 @@ def _compare(question: Question, cluster: Cluster, memory: float, asked: argpars
     if asked.simulate:
         some = _simulated([a.answer.question for a in best[: asked.simulate]], cluster, memory)
         lines, best = [*lines, "", "simulated:", *_table(some, len(some))], some
-    _print(lines, best, asked)
-    return 0
+    return _print(lines, best, asked)
 
 
 def _plan_own_model(
@@ -268,8 +266,7 @@ def _plan_own_model(
     lines = [_title(question, asked, memory) + "; simulated"]
     if not asked.strategies and (fitting := [a for a in best if a.verdict == "fits"]):
         lines += [*choice_lines(choose(fitting, cluster), memory), ""]
-    _print([*lines, *_table(best, len(best))], best, asked)
-    return 0
+    return _print([*lines, *_table(best, len(best))], best, asked)
 
 
 def _simulated(questions: Sequence[Question], cluster: Cluster, memory: float) -> list[Layout]:
@@ -299,10 +296,12 @@ def _need_torch(what: str) -> None:
         raise FixableError(f"{what} needs torch; run `make torch` once, and call .venv/bin/python")
 
 
-def _print(lines: list[str], layouts: Sequence[Layout], asked: argparse.Namespace) -> None:
+def _print(lines: list[str], layouts: Sequence[Layout], asked: argparse.Namespace) -> int:
+    """Print an answer, and return the exit code: whether any of its layouts fits."""
     if asked.json:
         lines = [json.dumps([layout.document() for layout in layouts], indent=1)]
     print("\n".join(lines))
+    return 0 if any(layout.verdict == "fits" for layout in layouts) else 1
 
 
 def _table(layouts: Sequence[Layout], most: int) -> list[str]:

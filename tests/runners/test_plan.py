@@ -278,6 +278,12 @@ def test_a_device_without_bf16_trains_in_autocast_and_nothing_else_is_advised(ca
     assert not any("bf16" in line for line in lines)
 
 
+def test_the_exit_code_says_whether_a_named_layout_fits(capsys):
+    words = [*GPT2, "--devices", "4", "--strategies"]
+    plan(capsys, *words, "ddp,fsdp", "--memory", "8", code=0)  # fsdp does
+    plan(capsys, *words, "ddp", "--memory", "2", code=1)
+
+
 def test_zero3_is_fsdp(capsys):
     *_, row = plan(capsys, *GPT2, "--devices", "4", "--strategies", "zero3")
     assert row.split()[:2] == ["fits", "fsdp,"]

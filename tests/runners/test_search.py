@@ -92,9 +92,40 @@ def test_the_sending_of_every_axis_has_to_be_hidden():
     assert whole.bounds.within > whole.bounds.computing
     assert not whole.is_hidden
     again = on(question, "fsdp", slow, checkpointing="all", global_batch=64)
-    assert not again.priority.is_link_bound or again.bounds.sending > again.bounds.computing
-    assert whole.priority.is_link_bound
+    assert not again.priority.is_stalled or again.bounds.sending > again.bounds.computing
+    assert whole.priority.is_stalled
     assert on(question, "1f1b", slow, checkpointing="all").priority < whole.priority
+
+
+def test_a_pipeline_with_fewer_microbatches_than_ranks_comes_last_and_is_told_what_gives_more():
+    """A step of two equal stages with one microbatch takes twice its work: half of it is idle."""
+    question, cluster = single("llama-13b", global_batch=16), Cluster(1, 8, *RATES)
+    whole, starved = (
+        on(question, name, cluster, microbatch=size)
+        for name, size in (("fsdp", 1), ("1f1b.2+zero1.4", 4))
+    )
+    again = on(question, "fsdp", cluster, checkpointing="all")
+    assert starved.bounds.computing > 1.9 * whole.bounds.computing
+    assert whole.priority < again.priority < starved.priority
+    lines = choice_lines(choose([starved], cluster), 80 * GIB)
+    assert "  1 microbatch: at most 1 of the 2 ranks of the pipeline computes at once; --microbatch 2 gives each rank one" in lines  # fmt: skip
+    enough = on(question, "1f1b.2+zero1.4", cluster, microbatch=2)
+    assert not enough.priority.is_stalled
+    single_sample = on(question, "1f1b.4+zero1.2", cluster, microbatch=2, global_batch=4)
+    lines = choice_lines(choose([single_sample], cluster), 80 * GIB)
+    assert any(line.endswith("--global-batch 16 gives each rank one") for line in lines)
+
+
+def test_no_device_trains_more_tokens_in_a_second_than_its_rate_allows():
+    """Six operations for each weight and token, and those of attention, at the highest rate."""
+    question, cluster = single("llama-13b", global_batch=16), Cluster(1, 8, *RATES)
+    (line,) = (line for line in choice_lines(choose([on(question, "fsdp", cluster)], cluster), GIB)
+               if "tokens a second" in line)  # fmt: skip
+    rate = float(line.partition("at most ")[2].split()[0].replace(",", ""))
+    shape = question.model.architecture
+    weights = 6 * (shape.num_parameters - shape.embedding_parameters)
+    attention = 6 * shape.num_layers * shape.hidden_size * 4096
+    assert rate == pytest.approx(RATES[0] / (weights + attention), rel=0.02)
 
 
 # --- the search

@@ -71,8 +71,9 @@ def least_lines(minima: list[FewestDevices], memory_bytes: float) -> list[str]:
     """A line of text for each of `minima`: devices, layout, memory; a PlanError without any."""
     if not minima:
         raise PlanError(f"no strategy fits {memory_bytes / GIB:.4g} GiB on {MOST_DEVICES} devices")
+    width = max(len(least.layout.name) for least in minima)
     return [
-        f"{least.devices:>5} device{'s' * (least.devices > 1):<2} {least.layout.name:<44}"
+        f"{least.devices:>5} device{'s' * (least.devices > 1):<2} {least.layout.name:<{width}}"
         f"{least.layout.needed_bytes / GIB:8.1f} of {memory_bytes / GIB:.4g} GiB"
         for least in minima
     ]

@@ -101,7 +101,7 @@ def lines(runs: Mapping[str, Run]) -> list[str]:
     for name, run in runs.items():
         published = {k: v for k, v in run.settings.items() if k.startswith("published_")}
         values = {**published, **run.ranks[0].measures}
-        texts.append(f"{name:<44}{', '.join(f'{k} {v:.4g}' for k, v in values.items())}")
+        texts.append(f"{name}: {', '.join(f'{k} {v:.4g}' for k, v in values.items())}")
     return texts
 
 
