@@ -46,7 +46,7 @@ from proofbook.runners.planner.answers.search import (
     BY_MEMORY,
     Shortlist,
     choice_lines,
-    choose,
+    measured_first,
     shortlist,
     strategies,
     valid_strategies,
@@ -201,7 +201,7 @@ def _how_many(
     minima = how_many.least_devices(alone, cluster, memory)
     lines = [_title(question, asked, memory, is_open=True)]
     lines += how_many.least_lines(minima, memory)
-    return _print(lines, [least.layout for least in minima], asked)
+    return _print(lines, minima, asked)
 
 
 def _search(question: Question, cluster: Cluster, memory: float, asked: argparse.Namespace) -> int:
@@ -214,9 +214,8 @@ def _search(question: Question, cluster: Cluster, memory: float, asked: argparse
         heads = ["it fits with:", *[""] * len(turned)]
         lines += [f"{head:<19}{what}" for head, what in zip(heads, turned, strict=False)]
     if fitting:
-        made = choose(fitting, cluster)
-        lines += [*choice_lines(made, memory), ""]
-        fitting = [*made.measured, *(a for a in made.fitting if a not in made.measured)]
+        lines += [*choice_lines(fitting, memory), ""]
+        fitting = measured_first(fitting)
     if asked.simulate and fitting:
         asked_of = [layout.answer.question for layout in fitting[: asked.simulate]]
         lines += _table(_simulated(asked_of, cluster, memory), len(asked_of))
@@ -265,7 +264,7 @@ def _plan_own_model(
     best = _simulated(questions, cluster, memory)
     lines = [_title(question, asked, memory) + "; simulated"]
     if not asked.strategies and (fitting := [a for a in best if a.verdict == "fits"]):
-        lines += [*choice_lines(choose(fitting, cluster), memory), ""]
+        lines += [*choice_lines(fitting, memory), ""]
     return _print([*lines, *_table(best, len(best))], best, asked)
 
 

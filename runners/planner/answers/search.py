@@ -178,43 +178,41 @@ def valid_strategies(question: Question, tried: Iterable[Strategy]) -> list[Stra
 # --- the choice among layouts that fit, and its text
 
 
-class LayoutChoice(NamedTuple):
-    """Layouts that fit, and those to measure."""
+def to_measure(fitting: Sequence[Layout]) -> list[Layout]:
+    """The first of the layouts in the rule's order, each of another strategy; at most three.
 
-    fitting: list[Layout]  # all of them, in the order of the rule; by memory where it is not known
-    measured: list[Layout]  # the first ones of different strategies; the first is tried first
-    is_ordered: bool  # the rule is known to hold for so many devices
-
-
-def choose(fitting: Sequence[Layout], cluster: Cluster) -> LayoutChoice:
-    """A `LayoutChoice` of layouts in the rule's order: three to measure; past `KNOWN_TO` no order.
-
-    Without an order, they are sorted by memory.
+    Past `KNOWN_TO` devices there is no order, and they are sorted by memory.
     """
-    measured, is_ordered = to_measure(fitting), cluster.num_devices <= KNOWN_TO
-    if not is_ordered:
-        return LayoutChoice(sorted(fitting, key=BY_MEMORY), sorted(measured, key=BY_MEMORY), False)
-    return LayoutChoice([*fitting], measured, True)
-
-
-def to_measure(fitting: Iterable[Layout]) -> list[Layout]:
-    """The first layout of each strategy, of at most three."""
     first: dict[str, Layout] = {}
     for layout in fitting:
         first.setdefault(layout.strategy, layout)
-    return [*first.values()][:TO_MEASURE]
+    return _in_order([*first.values()][:TO_MEASURE])
 
 
-def choice_lines(made: LayoutChoice, memory_bytes: float) -> list[str]:
-    """Lines of text of a choice: layouts to measure, what each needs, what their order rests on."""
+def measured_first(fitting: Sequence[Layout]) -> list[Layout]:
+    """The layouts to measure, then the others, in the rule's order or by memory."""
+    measured = to_measure(fitting)
+    return [*measured, *(a for a in _in_order(fitting) if a not in measured)]
+
+
+def _is_ordered(fitting: Sequence[Layout]) -> bool:
+    return fitting[0].cluster.num_devices <= KNOWN_TO
+
+
+def _in_order(fitting: Sequence[Layout]) -> list[Layout]:
+    return [*fitting] if _is_ordered(fitting) else sorted(fitting, key=BY_MEMORY)
+
+
+def choice_lines(fitting: Sequence[Layout], memory_bytes: float) -> list[str]:
+    """Lines of text: layouts to measure, what each needs, what their order rests on."""
     heads = ["try first:", *["measure beside it:"] * TO_MEASURE]
-    if not made.is_ordered:
+    if not _is_ordered(fitting):
         heads = ["measure:"] * TO_MEASURE
     lines = []
-    for head, layout in zip(heads, made.measured, strict=False):
+    for head, layout in zip(heads, to_measure(fitting), strict=False):
         lines += [f"{head:<19}{layout.name}", *_reasons(layout, memory_bytes)]
-    if made.fitting[0].cluster.num_devices > 1:
-        lines.append(f"{'the order:':<19}{_known(is_ordered=made.is_ordered)}")
+    if fitting[0].cluster.num_devices > 1:
+        lines.append(f"{'the order:':<19}{_known(is_ordered=_is_ordered(fitting))}")
     return [*lines, f"{'the times:':<19}{_TIMES}"]
 
 
