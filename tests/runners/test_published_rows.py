@@ -118,11 +118,13 @@ def _shape(model):
 
 
 def test_every_layout_of_a_published_recipe_is_asked_and_searched():
-    """Of models of attention alone; FP8 has the states of bf16, and no plan of its own."""
+    """Of all models but two whose sizes are not known; FP8 has the states of bf16."""
     path = published_rows.PLANNER / "published_megatron_bridge.csv"
     with path.open(encoding="utf-8", newline="") as file:
-        recipes = [row for row in csv.DictReader(file) if _shape(row["model"])]
-    assert len(recipes) > 50
+        every = [*csv.DictReader(file)]
+    recipes = [row for row in every if _shape(row["model"])]
+    left = {row["model"] for row in every if row not in recipes}
+    assert left == {"DeepSeekV4 Flash", "Nemotron_3_Ultra"}
     for row in recipes:
         shape, devices = _shape(row["model"]), int(row["devices"])
         sizes = {name: int(row[name] or 1) for name in ("tp", "pp", "cp", "vp", "ep")}
