@@ -23,7 +23,7 @@ from proofbook.runners.planner.simulated.updates import RankOptimizer
 from proofbook.runners.system.book import ROOT
 from tests.conftest import wait_until
 from tests.processes import marked
-from tests.runners.questions import GPT, LLAMA, asked, changed, simulated
+from tests.runners.questions import GPT, LLAMA, asked, by_forms, changed, simulated
 
 DEEP = changed(LLAMA, num_layers=4)
 GPT_TIED = changed(GPT, num_layers=4, has_tied_embeddings=True)
@@ -213,7 +213,7 @@ def test_what_was_answered_once_is_read(monkeypatch, tmp_path):
 
     def simulate(questions, num_workers):
         asked_of.extend(questions)
-        return [PlanAnswer(question=one, reason="not today", seconds=0) for one in questions]
+        return by_forms(questions)
 
     monkeypatch.setattr(cache, "answers", simulate)
     monkeypatch.setattr(cache, "CACHE", tmp_path / "plans")
