@@ -45,6 +45,7 @@ from proofbook.runners.planner.answers.question import (
 from proofbook.runners.planner.answers.search import (
     BY_MEMORY,
     Shortlist,
+    bubble,
     choice_lines,
     measured_first,
     shortlist,
@@ -245,6 +246,7 @@ def _compare(question: Question, cluster: Cluster, memory: float, asked: argpars
     questions = [_on_mesh(question, name, cluster) for name in names]
     best = ordered([closed_form.answer(one) for one in questions], cluster, memory)
     lines = [_title(question, asked, memory), *_table(best, len(best))]
+    lines += [f"{a.strategy}: {what}" for a in best for what in bubble(a.answer.question)]
     if asked.simulate:
         some = _simulated([a.answer.question for a in best[: asked.simulate]], cluster, memory)
         lines, best = [*lines, "", "simulated:", *_table(some, len(some))], some

@@ -284,6 +284,14 @@ def test_the_exit_code_says_whether_a_named_layout_fits(capsys):
     plan(capsys, *words, "ddp", "--memory", "2", code=1)
 
 
+def test_a_named_pipeline_with_too_few_microbatches_is_told(capsys):
+    words = [*GPT2, "--devices", "4", "--strategies", "1f1b", "--global-batch", "16"]
+    *_, last = plan(capsys, *words, "--microbatch", "4", "--sequence", "64")
+    assert last.startswith("fits")
+    *_, last = plan(capsys, *words, "--microbatch", "8", "--sequence", "64")
+    assert last.startswith("1f1b: 2 microbatches: at most 2 of the 4 ranks of the pipeline")
+
+
 def test_zero3_is_fsdp(capsys):
     *_, row = plan(capsys, *GPT2, "--devices", "4", "--strategies", "zero3")
     assert row.split()[:2] == ["fits", "fsdp,"]

@@ -242,6 +242,15 @@ def changes_of(question, cluster, memory):
     )
 
 
+def test_a_microbatch_that_is_too_large_is_told_first():
+    """Alone where that is enough; nobody shortens samples to keep a microbatch."""
+    small, one = Cluster(1, 1, *RATES), {"microbatch": 8, "global_batch": 8}
+    (line,) = changes_of(single("llama-1b", **one), small, 40 * GIB)
+    assert line.startswith("--microbatch 1: single, microbatch 1")
+    said = changes_of(single("llama-1b", **one), small, 20 * GIB)
+    assert all(line.startswith("--microbatch 1 --") for line in said)
+
+
 def test_a_setting_that_turns_a_no_is_named():
     said = changes_of(single("llama-70b", global_batch=8), Cluster(1, 8, *RATES), 80 * GIB)
     assert any(line.startswith("--precision bf16: ") for line in said)

@@ -80,14 +80,17 @@ def least_lines(minima: list[Layout], memory_bytes: float) -> list[str]:
 def changes_that_fit(
     question: Question, cluster: Cluster, memory_bytes: float, smallest: Sequence[Layout]
 ) -> list[str]:
-    """Lines of options that make a layout fit: bf16, adam8bit, loss chunks, sequence, LoRA.
+    """Lines of options that make a layout fit: microbatch, bf16, adam8bit, loss, sequence, LoRA.
 
-    Each setting alone, and the longest sample; where none is enough, all settings together. Of
-    strategies those of `smallest`, which need least memory without a change.
+    The smallest microbatch, if that is enough; else with it each setting alone, and the longest
+    sample; where none is enough, all settings together. Of strategies those of `smallest`, which
+    need least memory without a change.
     """
     strategies = [layout.answer.question.strategy for layout in smallest]
+    small: dict[str, object] = {"microbatch": 1} if question.training.microbatch > 1 else {}
 
     def tried(fields: dict[str, object]) -> list[str]:
+        fields = small | fields
         settings = question.training.model_copy(update=fields)
         changed = question.model_copy(update={"training": settings})
         with suppress(PlanError):
@@ -101,6 +104,8 @@ def changes_that_fit(
         lengths = (question.training.sequence >> n for n in range(1, _HALVINGS + 1))
         return next(filter(None, (tried(fields | {"sequence": n}) for n in lengths if n)), [])
 
+    if small and (enough := tried({})):
+        return enough
     settings: dict[str, object] = {"optimizer": "adam8bit"}
     if question.training.precision != "autocast":  # as on devices without bf16
         settings["precision"] = "bf16"

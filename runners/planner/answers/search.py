@@ -242,10 +242,10 @@ def _reasons(layout: Layout, memory_bytes: float) -> Iterator[str]:
     if sending := bounds.sending:
         best = "at best beside" if layout.is_hidden else "longer than"
         yield f"  sending takes {sending:.3g} s, {best} {bounds.computing:.3g} s of computing"
-    yield from _bubble(asked)
+    yield from (f"  {what}" for what in bubble(asked))
 
 
-def _bubble(asked: Question) -> Iterator[str]:
+def bubble(asked: Question) -> Iterator[str]:
     """What gives a pipeline as many microbatches as it has ranks, where there are fewer."""
     training, ranks, num = asked.training, asked.strategy.pipeline, asked.num_microbatches
     if num >= ranks:
@@ -255,4 +255,4 @@ def _bubble(asked: Question) -> Iterator[str]:
     least = ranks * training.microbatch * asked.strategy.data
     change = f"--microbatch {enough[-1]}" if enough else f"--global-batch {least}"
     busy = f"at most {num} of the {ranks} ranks of the pipeline compute{'s' * (num == 1)} at once"
-    yield f"  {num} microbatch{'es' * (num > 1)}: {busy}; {change} gives each rank one"
+    yield f"{num} microbatch{'es' * (num > 1)}: {busy}; {change} gives each rank one"
