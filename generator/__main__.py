@@ -3,8 +3,6 @@
     python -m generator check     every mistake, and what does not hold
     python -m generator new experiment NAME    an experiment's first files; new lesson: a topic's
     python -m generator new book DIR           a book of your own: first experiment, topic and test
-    python -m generator export --anki FILE    questions for Anki; --gift: Moodle, --qti-1.2: Canvas
-    python -m generator class TOPIC           a class of 90 minutes, to print
     python -m generator schema    write the JSON Schemas that editors read
     python -m generator keys      the keys of the YAML files, and the functions of expressions
 
@@ -35,30 +33,24 @@ from pathlib import Path
 
 from proofbook.generator.checks import claim_checks, content_checks, site_checks, trace_checks
 from proofbook.generator.content import keys, scaffold
-from proofbook.generator.content.book import Book, Topic
-from proofbook.generator.content.errors import ContentErrors, nearest
-from proofbook.generator.content.reading import FILES, documents, load
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.errors import ContentErrors
+from proofbook.generator.content.reading import documents, file_models, load
 from proofbook.generator.content.shelf import measure_command
-from proofbook.generator.items import asked
-from proofbook.generator.items.kinds import kind_of
 from proofbook.generator.values.evaluation import ROOTS, Evidence, verdict_words
 from proofbook.generator.values.filters import FUNCTIONS, OF_CLAIMS
 from proofbook.generator.values.laws import closed_forms
 from proofbook.runners.core.trace.machine import from_home, installed
 from proofbook.runners.planner.answers.plan_grid import PREFIX
 from proofbook.runners.system.book import enter_book, own_book, program
+from proofbook.runners.system.kinds import BookCommand, Kind, kinds
 from proofbook.runners.traces.files import MACHINE
 
 SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has the schema quiz
     (Path(pattern).stem.rstrip("*") or Path(pattern).parent.name): model
-    for pattern, model in FILES.items()
+    for pattern, model in file_models().items()
 }
 SCHEMA_FOLDER = Path(".cache/schemas")  # the first line of each file of YAML names its schema there
-EXPORTS = {  # option → who reads its file
-    "gift": "GIFT, for Moodle",
-    "qti-1.2": "a package of QTI, for Canvas",
-    "anki": "a package of decks, for Anki",
-}
 ABOUT_FUNCTIONS = """
 ## Functions
 
@@ -103,28 +95,29 @@ def _parser() -> argparse.ArgumentParser:
     new = verbs.add_parser("new", help="start a book of your own, an experiment or a lesson")
     schema = verbs.add_parser("schema", help="write the JSON Schemas of the YAML files")
     listing = verbs.add_parser("keys", help="print every key of the YAML files, and every function")
-    export = verbs.add_parser("export", help="write questions as files of other programs")
-    export.add_argument("topics", nargs="*", metavar="TOPIC", help="all of them by default")
-    for name, reader in EXPORTS.items():
-        export.add_argument(f"--{name}", dest=name, type=Path, metavar="FILE", help=reader)
-    lecture = verbs.add_parser("class", help="write a class of 90 minutes about a topic, to print")
-    lecture.add_argument("topic")
-    lecture.add_argument("folder", nargs="?", type=Path, help="by default class-TOPIC")
     listing.add_argument("word", nargs="?", help="only parts with this name or key: draws")
-    for verb in (check, new, listing, export, lecture):
+    commands = {check: _check, new: _new, schema: _schema, listing: _keys}
+    of_kinds = {}
+    for name, (kind, at) in _commands_of_kinds().items():
+        command: BookCommand = kind.take(at)
+        verb = verbs.add_parser(name, help=command.about)
+        command.add_arguments(verb)
+        of_kinds[verb] = command.run
+    for verb in (check, new, listing, *of_kinds):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
-    for verb in (check, new, export, lecture):
+    for verb in (check, new, *of_kinds):
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
-    new.add_argument("what", choices=["book", "experiment", "lesson"])
+    new.add_argument("what", choices=["book", "experiment", *_starts()])
     new.add_argument("name", help="of the experiment or the lesson, or the folder of the book")
     new.add_argument("--title", help="of the book; by default the name of its folder")
     new.add_argument("--from", dest="experiment", help="whose runs the lesson shows")
-    commands = {
-        check: _check, new: _new, schema: _schema, listing: _keys, export: _export, lecture: _class,
-    }  # fmt: skip
-    for verb, command in commands.items():
-        verb.set_defaults(command=command)
+    for verb, run in (commands | of_kinds).items():
+        verb.set_defaults(command=run)
     return parser
+
+
+def _commands_of_kinds() -> dict[str, tuple[Kind, str]]:
+    return {name: (kind, at) for kind in kinds() for name, at in kind.book_commands.items()}
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -172,11 +165,8 @@ def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
     yield from site_checks.unlisted(book.root, by_hand) if own_book() else ()
     for place in scaffold.remaining_todos(book):
         yield f"to be written, where {scaffold.TODO} stands: {place}"
-    lender = evidence.reference or evidence
-    if left := [
-        name for name, question in book.items.items() if kind_of(question, lender).key.is_open
-    ]:
-        yield f"not checked here, since runs are missing or ended otherwise: {', '.join(left)}"
+    for kind in kinds():
+        yield from kind.take(kind.notes)(evidence) if kind.notes else ()
 
 
 def _new(options: argparse.Namespace) -> int:
@@ -198,17 +188,14 @@ def _new(options: argparse.Namespace) -> int:
             print(from_home(path))
         print(f"then: {program(f'{scaffold.PYTHON} -m runners')} run {options.name}; {check}")
         return 0
-    book = load(options.content, options.machine)
-    evidence = Evidence(book)
-    laws = {
-        name: (outcome.runs, asked.names_read(name, evidence))
-        for name, outcome in evidence.judged_claims.items()
-        if outcome.claim.kind == "law" and outcome.verdict == "holds"
-    }
-    for path in scaffold.new_lesson(book, options.content, options.name, laws, options.experiment):
-        print(path)
-    print(f"write over its texts, bind its questions to claims, then: {check}")
+    for line in _starts()[options.what](options, check):
+        print(line)
     return 0
+
+
+def _starts() -> dict[str, Callable[[argparse.Namespace, str], Iterator[str]]]:
+    """What kinds start, by its word."""
+    return {word: kind.take(start) for kind in kinds() for word, start in kind.starts.items()}
 
 
 def _new_book(folder: Path, title: str | None) -> int:
@@ -224,46 +211,6 @@ def _new_book(folder: Path, title: str | None) -> int:
     there = shlex.quote(str(folder))
     print(f"{folder}: a book. Read its README.md, then: cd {there} && mkdocs serve")
     return 0
-
-
-def _export(options: argparse.Namespace) -> int:
-    from proofbook.generator.export import formats
-
-    paths = {name: path for name in EXPORTS if (path := getattr(options, name))}
-    if not paths:
-        wanted = ", ".join(f"--{name} FILE" for name in EXPORTS)
-        raise scaffold.CannotScaffoldError(f"nothing to write; name at least one of {wanted}")
-    scaffold.refuse_existing(*paths.values())
-    for line in formats.write(*_topics(options, options.topics), paths):
-        print(line)
-    return 0
-
-
-def _class(options: argparse.Namespace) -> int:
-    from proofbook.generator.export import lecture
-
-    folder = options.folder or Path(f"class-{options.topic}")
-    scaffold.refuse_existing(folder)
-    evidence, (topic,) = _topics(options, [options.topic])
-    documents = lecture.documents(evidence, topic)
-    folder.mkdir(parents=True)
-    for name, document in documents.items():
-        (folder / name).write_bytes(document)
-    print(f"{folder}: {', '.join(documents)}; begin with plan.html, and print from a browser")
-    return 0
-
-
-def _topics(options: argparse.Namespace, names: Sequence[str]) -> tuple[Evidence, list[Topic]]:
-    """The evidence of a checked book, and the named topics, or all of them."""
-    evidence = content_checks.checked(load(options.content, options.machine))
-    if options.machine is None and evidence.reference:
-        evidence = evidence.reference  # beside whose numbers the questions were written
-    topics = {topic.id: topic for topic in evidence.book.topics}
-    for name in names:
-        if name not in topics:
-            hint = nearest(name, topics) or f"; there are {', '.join(topics)}"
-            raise scaffold.CannotScaffoldError(f"no topic {name!r}{hint}")
-    return evidence, [topics[name] for name in dict.fromkeys(names or topics)]
 
 
 def _schema(_: argparse.Namespace) -> int:
@@ -284,7 +231,7 @@ def _keys(options: argparse.Namespace) -> int:
         about, _, _ = (inspect.getdoc(function) or "").partition("\n\n")
         functions.append(f"| `{name}({takes})` | {keys.table_cell(about)} |")
     functions += (f"| `{name}('claim')` | {about} |" for name, about in OF_CLAIMS.items())
-    sections = [*keys.page(FILES.values(), files), "\n".join(functions)]
+    sections = [*keys.page(file_models().values(), files), "\n".join(functions)]
     if options.word and not (sections := keys.sections_about(options.word, sections)):
         raise scaffold.CannotScaffoldError(f"no part and no key begins with {options.word!r}")
     print("\n".join(sections).replace("python -m runners", program()))

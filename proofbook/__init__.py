@@ -2,3 +2,9 @@
 
 So its parts have one name, in a clone and in a wheel: `proofbook.runners`, `proofbook.generator`.
 """
+
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+if not (_HERE / "runners").is_dir():  # an archive was unpacked where links become files
+    __path__.append(str(_HERE.parent))

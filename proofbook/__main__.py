@@ -3,7 +3,6 @@
     proofbook new book DIR      a book of your own, green at once; also new experiment, new lesson
     proofbook check             every mistake, and what does not hold
     proofbook keys              every key of the YAML files, and every function of expressions
-    proofbook export            questions for Moodle, Canvas and Anki; class: one of 90 minutes
     mkdocs serve                the book, beside a browser that follows
 
 The others:
@@ -21,13 +20,16 @@ def command() -> None:
 
     from proofbook.runners import __main__ as runners
     from proofbook.runners.system.errors import FixableError, nearest
+    from proofbook.runners.system.kinds import kinds
 
     name = next(iter(sys.argv[1:]), "")
     if name in ("", "-h", "--help"):
         *_, others = runners.usage().partition("\n\n")
         # The program's name is shorter by eight characters, so what continues a line moves left.
         others = others.replace("python -m runners", "proofbook").replace(f"\n{'':8}", "\n")
-        sys.stdout.write(f"{__doc__}\n{others}")
+        own = "".join(kind.book_usage for kind in kinds())
+        ours = str(__doc__).replace("\n\nThe others", f"\n{own}\nThe others")
+        sys.stdout.write(f"{ours}\n{others}")
         stopping.leave(0)
     if name == "--version":
         print("proofbook", metadata.version("proofbook"))

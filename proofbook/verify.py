@@ -2,4 +2,4 @@
 
 import runpy
 
-runpy.run_module("proofbook.runners.verify", run_name="__main__", alter_sys=True)
+runpy.run_module("proofbook.companions.verify", run_name="__main__", alter_sys=True)

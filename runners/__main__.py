@@ -37,7 +37,7 @@ from pathlib import Path
 from proofbook.runners.core.system.scratch import Scratch
 from proofbook.runners.system import book
 from proofbook.runners.system.errors import FixableError, unknown
-from proofbook.runners.system.offers import Offer, offers
+from proofbook.runners.system.kinds import Kind, kinds
 
 # The module of each command: `add_arguments` says what it takes, `main` returns the exit code. It
 # is imported when the command is called, since most of them load torch.
@@ -79,21 +79,21 @@ def main(words: Sequence[str] | None = None) -> int:
 def usage() -> str:
     """What `--help` prints."""
     own, exit_codes, rest = str(__doc__).partition("\nExit codes")
-    return "".join([own, *(offer.usage for offer in offers()), exit_codes, rest])
+    return "".join([own, *(kind.usage for kind in kinds()), exit_codes, rest])
 
 
-def commands() -> dict[str, str]:
-    """The module of each command, companions' among them."""
-    return COMMANDS | {name: at for offer in offers() for name, at in offer.commands.items()}
+def commands() -> list[str]:
+    """The names of all commands, companions' among them."""
+    return [*COMMANDS, *(name for kind in kinds() for name in kind.commands)]
 
 
-def _offer(name: str) -> Offer:
-    """What a companion offers with a command; nothing where the command is the runners' own."""
-    return next((offer for offer in offers() if name in offer.commands), Offer())
+def _companion(name: str) -> Kind | None:
+    """The companion whose command it is; None where it is the runners' own."""
+    return next((kind for kind in kinds() if name in kind.commands), None)
 
 
 def _executed(name: str, words: Sequence[str]) -> int:
-    offer = _offer(name)
+    companion = _companion(name)
     if name not in commands():
         raise unknown("command", name, commands())
     if name in ("list", "run", "try", "reproduce", "machine") and book.needs_no_torch():
@@ -101,7 +101,7 @@ def _executed(name: str, words: Sequence[str]) -> int:
     # `make pages` sets up without torch.
     elif (
         name not in ("compare", "show")
-        and offer.needs_torch
+        and (companion is None or companion.needs_torch)
         and importlib.util.find_spec("torch") is None
     ):
         if not (book.ROOT / "pyproject.toml").is_file():
@@ -113,7 +113,10 @@ def _executed(name: str, words: Sequence[str]) -> int:
             "this Python has no torch; run `make torch` once, and call .venv/bin/python"
         )
     with Scratch():  # torch's compiler keeps its files there
-        module = importlib.import_module(commands()[name])
+        if companion:
+            module = companion.take(companion.commands[name])
+        else:
+            module = importlib.import_module(COMMANDS[name])
         description = (module.__doc__ or "").partition("\n")[0]
         parser = argparse.ArgumentParser(prog=f"{PROGRAM} {name}", description=description)
         module.add_arguments(parser)
@@ -124,8 +127,9 @@ def _executed(name: str, words: Sequence[str]) -> int:
 def command() -> None:
     """What `proofbook` and `python -m runners` call."""
     sys.path.insert(0, "")  # as under `python -m`: `proofbook plan for mine:build`
-    kept = _offer("".join(sys.argv[1:2])).stopped or "what was measured before is kept"
-    stopping.listen(f"stopped; {kept}")
+    companion = _companion("".join(sys.argv[1:2]))
+    kept = companion.stopped if companion else ""
+    stopping.listen(f"stopped; {kept or 'what was measured before is kept'}")
     stopping.leave(main())
 
 

@@ -34,7 +34,15 @@ from tests.processes import ROOT, free_port, ran
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
-BUILT_FROM = ("content", "generator", "runners", "mkdocs.yml", "README.md", "pyproject.toml")
+BUILT_FROM = (
+    "content",
+    "generator",
+    "runners",
+    "companions",
+    "mkdocs.yml",
+    "README.md",
+    "pyproject.toml",
+)
 SERVE = ("serve", "--dirty", "--no-strict", "--dev-addr")  # as `make serve` calls it
 LOCAL_SCHEMES = ("file:", "data:", "blob:", "about:")
 # What `_fixed_work` took on the reference machine while nothing else ran.

@@ -3,10 +3,10 @@
 import re
 from html import unescape
 
-from proofbook.generator.export import formats
-from proofbook.generator.items.item_checks import answerable_cases
-from proofbook.generator.items.kinds import kind_of
-from proofbook.generator.items.kinds.typed import unit_of
+from proofbook.companions.export import formats
+from proofbook.generator.kinds.questions.item_checks import answerable_cases
+from proofbook.generator.kinds.questions.kinds import kind_of
+from proofbook.generator.kinds.questions.kinds.typed import unit_of
 from proofbook.generator.printing.folio import Folio
 
 _GIFT = {"number": "Numerical", "shape": "Short", "match": "Matching"}

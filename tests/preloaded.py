@@ -12,8 +12,8 @@ import torch.distributed.checkpoint.state_dict
 import torch.distributed.tensor.parallel
 import torch.utils.data
 
-import proofbook.runners.labs.grading
-import proofbook.runners.verify.command
+import proofbook.companions.labs.grading
+import proofbook.companions.verify.command
 import tests.judging.programs
 import tests.runners.planned_ranks
 

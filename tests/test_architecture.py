@@ -1,9 +1,8 @@
-"""The directions that imports may take.
+"""Who may import whom (ARCHITECTURE.md), and what follows for each file.
 
-generator → `runners/traces` and what it reads of `runners/core`, `runners/planner/answers`, what
-`runners/verify` keeps, and `runners/system`; nothing
-under generator imports torch; only its plugins import MkDocs; runners never import generator; only
-what handles tensors needs torch; rooms import in one direction only.
+The core measures, the book prints: neither knows what stands above it, a kind of pages or a
+companion, which declare themselves (`kind.py`). Nothing that reads or prints loads torch; rooms of
+a package import in one direction only.
 """
 
 import ast
@@ -17,21 +16,26 @@ import pytest
 from jinja2 import Environment, nodes
 
 from proofbook.generator.pages.facts import SCRIPTS, STYLES
+from proofbook.runners.system.kinds import kinds
 from proofbook.runners.traces import digest
 from tests.conftest import ROOT
 
 FOR_THE_GENERATOR = (
-    "traces", "core.trace", "core.declared", "core.system", "closed_forms", "planner.answers",
-    "system", "labs.shelf", "verify.report"
+    "traces", "core.trace", "core.declared", "core.system", "closed_forms", "system"
 )  # fmt: skip
-NEED_TORCH = tuple(
-    f"proofbook.runners.{room}" for room in (
-        "core.meters", "core.ranks", "training", "experiments", "simulate",
-        "planner.simulated",
-        "core.measuring.launcher", "session.peers", "cluster", "judging", "labs", "verify",
-        "planner.command",
-    )
+NEED_TORCH = (
+    *(f"proofbook.runners.{room}" for room in (
+        "core.meters", "core.ranks", "training", "experiments", "simulate", "planner.simulated",
+        "core.measuring.launcher", "session.peers", "judging", "planner.command",
+    )),
+    *(f"proofbook.companions.{part}" for part in (
+        "cluster", "verify.", "labs.benches", "labs.command", "labs.grading", "labs.laws",
+        "labs.training", "labs.experiments",
+    )),
 )  # fmt: skip
+# Modules of a companion that its pages take, which need none.
+WITHOUT_TORCH = ("kind", "pages", "report", "reports")
+PACKAGES = ("runners", "generator", "companions")
 
 
 def _sources(*parts):
@@ -58,7 +62,7 @@ def _imports(path):
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative import"
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return frozenset(names - {"proofbook", "proofbook.runners", "proofbook.generator"})
+    return frozenset(names - {"proofbook", *(f"proofbook.{package}" for package in PACKAGES)})
 
 
 def _importers(package, *parts):
@@ -71,6 +75,73 @@ def _importers(package, *parts):
     return found
 
 
+# --- the border
+
+
+def _part(module):
+    """Where a module belongs: `core`, the syllabus, or the kind or companion by its name."""
+    _, package, *rooms = [*module.split("."), "", ""]
+    if package == "companions" or rooms[0] == "planner":
+        return f"companion {rooms[0]}"
+    if rooms[0] == "kinds" and package == "generator":
+        return f"kind {rooms[1]}" if rooms[1] else "core"
+    if rooms[0] in ("experiments", "training"):
+        return "syllabus"
+    return "core"
+
+
+# Which kinds of pages build on which others.
+KINDS_TAKE = {
+    "evidence": "lessons",
+    "guide": "questions",
+    "home": "lessons",
+    "lessons": "calculators figures questions",
+    "questions": "figures",
+    "recall": "lessons questions",
+}
+# And companions: labs are set as lessons are.
+COMPANIONS_TAKE = {
+    "export": "glossary lessons questions",
+    "guest": "questions",
+    "labs": "figures lessons",
+    "planner": "calculators figures guide lessons",
+    "verify": "figures",
+}
+
+
+def _may_take(part, other):
+    if other in ("core", part):
+        return True
+    sort, _, name = part.partition(" ")
+    taken = {"kind": KINDS_TAKE, "companion": COMPANIONS_TAKE}.get(sort, {}).get(name, "").split()
+    return other in {f"kind {kind}" for kind in taken}
+
+
+def test_the_core_and_the_book_know_nothing_above_them_and_nothing_takes_from_a_companion():
+    """A kind may take from the kinds that stand here, a companion as well."""
+    crossed = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in _sources(*PACKAGES)
+        for name in sorted(_imports(path))
+        if name.startswith("proofbook.") and not _may_take(_part(_module(path)), _part(name))
+        and path.parent.name not in MOVED
+    ]  # fmt: skip
+    assert crossed == []
+
+
+MOVED = ("verify", "cluster")  # whose old places still lead to them
+
+
+def test_what_has_moved_is_found_at_its_old_place():
+    program = """
+import proofbook.runners.verify.report, proofbook.runners.cluster
+from proofbook.companions import verify
+assert proofbook.runners.verify.__path__ == verify.__path__
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_generator_takes_only_what_needs_no_torch_from_the_runners():
     rooms = tuple(f"proofbook.runners.{room}" for room in FOR_THE_GENERATOR)
     taken = {
@@ -80,7 +151,8 @@ def test_the_generator_takes_only_what_needs_no_torch_from_the_runners():
 
 
 def test_runners_never_import_the_generator():
-    assert _importers("proofbook.generator", "runners") == {}
+    found = _importers("proofbook.generator", "runners")
+    assert [path for path in found if not path.startswith("runners/planner/")] == []
 
 
 def test_nothing_in_the_generator_imports_torch():
@@ -88,18 +160,23 @@ def test_nothing_in_the_generator_imports_torch():
 
 
 def test_only_the_plugins_import_mkdocs():
-    assert set(_importers("mkdocs", "generator", "runners")) <= {
+    assert set(_importers("mkdocs", *PACKAGES)) == {
         "generator/website/plugin.py",
-        "generator/website/guest_plugin.py",
+        "companions/guest/plugin.py",
     }
+
+
+def _needs_torch(module):
+    is_free = module.startswith("proofbook.companions") and module.endswith(WITHOUT_TORCH)
+    return module.startswith(NEED_TORCH) and not is_free
 
 
 def test_only_what_handles_tensors_needs_torch():
     """Also what a module imports at second hand must be free of torch."""
     modules = [
         name
-        for name in map(_module, _sources("generator", "runners"))
-        if not name.startswith(NEED_TORCH) and not name.endswith("__main__")
+        for name in map(_module, _sources(*PACKAGES))
+        if not _needs_torch(name) and not name.endswith("__main__")
     ]
     lines = [f"import {name}" for name in [*modules, "proofbook.generator.__main__"]]
     program = "\n".join(["import sys", "sys.modules['torch'] = None", *lines])
@@ -107,12 +184,37 @@ def test_only_what_handles_tensors_needs_torch():
     assert done.returncode == 0, done.stderr
 
 
+def test_every_declaration_names_what_there_is():
+    """And reading all of them loads neither torch nor MkDocs."""
+    program = """
+import sys
+sys.modules["torch"] = sys.modules["mkdocs"] = None
+from proofbook.runners.system.kinds import kinds
+assert len(kinds()) > 10, kinds()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for kind in kinds():
+        for name in _named(kind):
+            assert kind.take(name) is not None, f"{kind.package}: {name}"
+
+
+def _named(value):
+    """What a declaration names, as `.module:name`."""
+    if isinstance(value, str):
+        yield from [value] * bool(re.fullmatch(r"\.?[\w.]+(:\w+)?", value) and "." in value)
+    elif isinstance(value, dict):
+        yield from (name for held in value.values() for name in _named(held))
+    elif isinstance(value, tuple):
+        for held in value:
+            yield from _named(held) if not isinstance(held, list) else ()
+
+
 # Each room takes from those before it alone; the `__main__` of each package takes from all.
 ROOMS = {
-    "generator": "content values printing figures items checks pages website export",
+    "generator": "content values printing checks pages website kinds",
     "runners": "system core.system core.trace traces core.declared core.meters core.ranks session "
-    "core.measuring api closed_forms training simulate planner cluster judging labs plain verify "
-    "commands experiments",
+    "core.measuring api closed_forms training simulate planner judging plain commands experiments",
 }
 
 
@@ -142,13 +244,12 @@ def test_what_every_trace_covers_stands_in_the_core():
 
 
 def test_the_syllabus_takes_from_the_rest_by_one_door():
-    """But for labs, whose experiment measures what graders say."""
     beside = ("api", "closed_forms", "training", "experiments")
     for room in ("closed_forms", "training", "experiments"):
         for path in _sources(f"runners/{room}"):
-            taken = {name for name in _imports(path) if name.startswith("proofbook.runners.")}
+            taken = {name for name in _imports(path) if name.startswith("proofbook.")}
             others = {name for name in taken if name.split(".")[2] not in beside}
-            if path.name not in ("labs.py", "_programs.py", "rank.py"):  # the door's other half
+            if path.name not in ("kind.py", "_programs.py", "rank.py"):  # the door's other half
                 assert others == set(), path
 
 
@@ -171,7 +272,9 @@ _READ_EXPRESSIONS = {
 
 def test_no_python_writes_the_text_of_an_expression():
     """What is evaluated was written by an author: code reads fields with `Evidence.reading`."""
-    assert [written for path in _sources("generator") for written in _written(path)] == []
+    assert [
+        written for path in _sources("generator", "companions") for written in _written(path)
+    ] == []
 
 
 def _written(path):
@@ -197,9 +300,16 @@ def _is_joined(node):
 
 
 def test_only_the_edge_to_mkdocs_applies_patterns_to_html():
-    found = {path for path in _importers("re", "generator") if any(_tags_in_patterns(ROOT / path))}
+    found = {
+        path
+        for path in _importers("re", "generator", "companions")
+        if any(_tags_in_patterns(ROOT / path))
+    }
     printing = {path for path in found if not path.startswith("generator/content/")}
-    assert printing == {"generator/website/page_html.py"}
+    assert printing == PATTERNS_OF_TAGS
+
+
+PATTERNS_OF_TAGS = {"generator/website/page_html.py"}
 
 
 def _tags_in_patterns(path):
@@ -214,10 +324,15 @@ def _tags_in_patterns(path):
 def test_the_tables_of_scripts_and_styles_name_elements():
     """By a name that no element has, a page would not get what it needs."""
     classes = {
-        node.name for path in _sources("generator/pages")
+        node.name for path in _sources("generator", "companions")
         for node in ast.walk(_tree(path)) if isinstance(node, ast.ClassDef)
     }  # fmt: skip
-    named = {*" ".join([*SCRIPTS.values(), *STYLES.values()]).split()}
+    tables = [
+        SCRIPTS,
+        STYLES,
+        *(table for kind in kinds() for table in (kind.scripts, kind.styles)),
+    ]
+    named = {*" ".join(names for table in tables for names in table.values()).split()}
     assert {name for name in named if name[0].isupper()} <= classes
 
 
@@ -230,8 +345,9 @@ _CHANGES = {
 def test_templates_read_and_change_nothing():
     """They have no statement that calls for its effect, and call no method that changes."""
     environment = Environment(extensions=["jinja2.ext.do"])
-    templates = ROOT / "generator/pages/templates"
-    for path in templates.rglob("*.j2"):
+    for path in (
+        path for part in ("generator", "companions") for path in (ROOT / part).rglob("*.j2")
+    ):
         tree = environment.parse(path.read_text(encoding="utf-8"))
         calls = [call.node for call in tree.find_all(nodes.Call)]
         called = {node.attr for node in calls if isinstance(node, nodes.Getattr)}
@@ -260,7 +376,7 @@ def _bound(node):
 def test_long_functions_bind_no_vague_names():
     places = [
         f"{path}:{line}: {name} in {function.name}"
-        for path in _sources("runners", "generator", "requirements")
+        for path in _sources(*PACKAGES, "requirements")
         for function in ast.walk(_tree(path))
         if isinstance(function, _FUNCTIONS) and function.end_lineno - function.lineno >= LONG
         for name, line in _bound(function)
@@ -271,7 +387,7 @@ def test_long_functions_bind_no_vague_names():
 
 def test_a_class_has_its_name_for_itself():
     files = defaultdict(set)
-    for path in _sources("runners", "generator", "requirements"):
+    for path in _sources(*PACKAGES, "requirements"):
         for node in ast.walk(_tree(path)):
             if isinstance(node, ast.ClassDef):
                 files[node.name].add(str(path))

@@ -9,11 +9,10 @@ machine; pages of another one mention that its runs differ.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
 
-from proofbook.generator.content import listed_code, prose
+from proofbook.generator.content import prose
 from proofbook.generator.content.book import Book
-from proofbook.generator.content.claim import Claim, ClaimFile, SentenceVerdict, Statement
+from proofbook.generator.content.claim import Claim, ClaimFile
 from proofbook.generator.content.documents import Document, fields_of
 from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.yaml_source import Mistake
@@ -22,7 +21,7 @@ from proofbook.generator.values.filters import ClaimSentence
 from proofbook.generator.values.perturbed import counterexample, why_not_stated
 from proofbook.generator.values.regime import dtype_of
 from proofbook.generator.values.value import Value
-from proofbook.generator.values.verdicts import UNDECIDED, Judged
+from proofbook.generator.values.verdicts import Judged
 
 LARGE = 0.1  # a tolerance beyond which a law says why
 # What another processor may round otherwise, and what another allocator may hold.
@@ -138,50 +137,7 @@ def values_text(book: Book, outcome: Judged) -> str:
     return text
 
 
-Judgement = Literal["refuted", "confirmed", "untested"]
-BORNE_OUT_BY: dict[SentenceVerdict, tuple[Judgement, ...]] = {
-    "false": ("refuted",),
-    "too_general": ("refuted",),  # the run is a case in which the sentence fails
-    "true": ("confirmed",),
-    "depends": ("refuted", "confirmed"),
-}
-
-
-def judgement(sentence: Statement, outcome: Judged) -> Judgement:
-    """A word: refuted if the claim holds, else untested; `confirmed_if` names what confirms."""
-    if outcome.verdict in UNDECIDED:
-        return "untested"
-    if sentence.confirmed_if is not None:
-        return "confirmed" if outcome.verdict == sentence.confirmed_if else "refuted"
-    return "refuted" if outcome.verdict == "holds" else "untested"
-
-
-def bears_out(sentence: Statement, outcome: Judged) -> bool:
-    """Whether the claim's outcome agrees with the author's verdict on a statement."""
-    return judgement(sentence, outcome) in BORNE_OUT_BY[sentence.verdict]
-
-
 def program_path(book: Book, run: str) -> str:
     """The file that a run executed, from the project's root; empty where it executed none."""
     executed = book.run(run)
     return str(executed.settings.get("program", "")) if executed else ""
-
-
-def statement_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
-    """Yield (path, message): a statement's verdict not borne out, its program not listable."""
-    book = evidence.book
-    for position, statement in enumerate(document.model.statements):
-        if statement.program and book.run(statement.program):
-            file = program_path(book, statement.program)
-            if problem := listed_code.why_not_listed(book.root, file, None):
-                yield ("statements", position, "program"), problem
-        if statement.claim not in book.claims or evidence.reference:
-            continue
-        outcome = evidence.judged(statement.claim)
-        if not outcome.is_broken_law and not bears_out(statement, outcome):
-            wanted = " or ".join(BORNE_OUT_BY[statement.verdict])
-            message = (
-                f"{statement.verdict} needs a claim by which the sentence is {wanted}; by "
-                f"{statement.claim} ({outcome.verdict}) it is {judgement(statement, outcome)}"
-            )
-            yield ("statements", position, "verdict"), message

@@ -3,49 +3,37 @@
 In: an `Evidence`. Out: located errors, for texts, expressions, ids, runs, figures, claims and keys.
 """
 
-import ast
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cache
 from typing import Any
 
-from proofbook.generator.checks import claim_checks, lesson_checks, unit_checks
+from proofbook.generator.checks import claim_checks, unit_checks
 from proofbook.generator.content import images, listed_code, prose
 from proofbook.generator.content.book import Book
-from proofbook.generator.content.claim import ClaimFile, StatementFile
+from proofbook.generator.content.claim import ClaimFile
 from proofbook.generator.content.documents import TEXTS, Document, TextField
 from proofbook.generator.content.errors import ContentError, ContentErrors, nearest, sort_errors
-from proofbook.generator.content.exhibit import ExplainedProgram, Listing, Verified
-from proofbook.generator.content.guide import GuideFile
-from proofbook.generator.content.handwritten import HandWritten
-from proofbook.generator.content.lab import LabFile, WrongFile
-from proofbook.generator.content.lesson import CostFile, LessonFile, TraceFile, TryFile, WhyFile
+from proofbook.generator.content.exhibit import ExplainedProgram, Listing
 from proofbook.generator.content.plan_page import PlanFile
-from proofbook.generator.content.quiz import Item, QuizFile
 from proofbook.generator.content.topic import TopicFile
 from proofbook.generator.content.words import Written
 from proofbook.generator.content.yaml_source import Mistake
-from proofbook.generator.items import asked, item_checks
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.filters import ClaimSentence, Label, calls_of_claims
 from proofbook.generator.values.perturbed import why_not_stated
 from proofbook.generator.values.value import Value
 from proofbook.runners.planner.answers.published import PEAKS
-from proofbook.runners.traces.differences import MisfitError, wrong_programs
+from proofbook.runners.system.kinds import kinds
 
 # The ids that there are of what texts name, by their mark.
-_KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
+_Ids = Callable[[Book, Document[Any]], Collection[str]]
+_KNOWN: dict[str, _Ids] = {
     "reference": lambda book, _: book.references,
     "misconception": lambda book, _: book.misconceptions,
-    "statement": lambda book, _: book.statements,
     "grid": lambda book, _: [name for name, trace in book.traces.items() if trace.grid],
     "topic": lambda book, _: [topic.id for topic in book.topics],
     "lesson": lambda book, _: book.lessons,
     "page_path": lambda book, _: [*book.lessons, *book.handwritten_by_name],
-    "technique": lambda _, document: [technique.id for technique in document.model.techniques],
-    "symptom": lambda _, document: [
-        f"{symptom.id}{ask}"
-        for _, symptom in document.model.symptoms
-        for ask in ("", *(f"#ask-{number}" for number, _ in enumerate(symptom.edges, 1)))
-    ],
     "figure": lambda _, document: [figure.id for figure in document.model.figures],
     "lesson figure": lambda book, document: [
         name
@@ -53,13 +41,14 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
         if f"/topics/{topic.id}/" in document.source.file
         for name in topic.figures
     ],
-    "item": lambda book, document: [
-        question
-        for topic in book.topics
-        for question in topic.items
-        if document in topic.lessons.values() or not isinstance(document.model, LessonFile)
-    ],
 }
+
+
+@cache
+def _known() -> dict[str, _Ids]:
+    """`_KNOWN`, with what kinds and companions add."""
+    more = {mark: kind.take(ids) for kind in kinds() for mark, ids in kind.known.items()}
+    return _KNOWN | more
 
 
 def check(evidence: Evidence) -> list[ContentError]:
@@ -89,17 +78,17 @@ def document_errors(evidence: Evidence, document: Document[Any]) -> Iterator[Con
         for field in document.fields:
             yield from _text_mistakes(judged, document, field)
             yield from _unknown_reference(judged, document, field)
-        for check_file in (own for kind, own in _BY_FILE if isinstance(document.model, kind)):
+        for check_file in (own for model, own in _BY_FILE if isinstance(document.model, model)):
             for path, message in check_file(judged, document):
                 yield document.error(path, message)
+        for check_file_of_kind in _checks_of_kinds():
+            yield from check_file_of_kind(judged, document)
     listed = (field for field in document.fields if isinstance(field.part, Listing))
     paths = {evidence.book.root / field.text for field in listed if field.path[-1] == "path"}
     programs = "\n".join(path.read_text("utf-8") for path in paths if path.is_file())
     yield from document.text_faults(programs, has_units=evidence.rests_on_runs)
     yield from unit_checks.mistakes(evidence, document)
     yield from images.problems(document, evidence.book.root)
-    if isinstance(document.model, WrongFile):
-        yield from _wrong_programs(evidence.book, document)
 
 
 def _text_mistakes(
@@ -141,11 +130,7 @@ def _unknown_reference(
         problem = evaluation.error or (None if evaluation.runs else f"{field.text!r} is no run")
     elif field.mark == "claim" and field.text not in book.claims:
         problem = book.claim_index.why_unknown(field.text)
-    elif field.mark == "claim" and (
-        isinstance(document.model, GuideFile) or "decisions" in field.path
-    ):
-        problem = item_checks.why_unheld(evidence, field.text)
-    elif field.mark in _KNOWN and field.text not in (ids := _KNOWN[field.mark](book, document)):
+    elif field.mark in _known() and field.text not in (ids := _known()[field.mark](book, document)):
         problem = f"no {field.mark} {field.text!r}{nearest(field.text, ids)}"
     if problem:
         yield document.error(field.path, problem)
@@ -173,31 +158,6 @@ def _plan(evidence: Evidence, document: Document[PlanFile]) -> Iterator[Mistake]
             yield ("published", key, row), f"no published row {row!r}{nearest(row, rows)}"
 
 
-def _items(evidence: Evidence, document: Document[QuizFile]) -> Iterator[Mistake]:
-    for position, question in enumerate(document.model.items):
-        for path, message in _item_mistakes(evidence, question):
-            yield ("items", position, *path), message
-
-
-def _fences(evidence: Evidence, document: Document[HandWritten]) -> Iterator[Mistake]:
-    for number, fence in enumerate(document.model.quizzes):
-        for position, question in enumerate(fence.items):
-            for path, message in _item_mistakes(evidence, question):
-                yield ("quizzes", number, "items", position, *path), message
-
-
-def _item_mistakes(evidence: Evidence, question: Item) -> Iterator[Mistake]:
-    wrong = list(item_checks.mistakes(question, evidence))
-    is_unread = any(item_checks.missing_evidence(question, evidence))
-    wrong += [] if is_unread else item_checks.draw_mistakes(question, evidence)
-    wrong += [] if wrong else asked.mistakes(question, evidence)
-    yield from wrong
-    for number, other in enumerate(question.others, 1):
-        if not wrong and not is_unread:  # else its other cases would say the same again
-            for message in item_checks.mistakes_of_case(question, other, evidence)[:1]:
-                yield ("for", number), message
-
-
 def _listings(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
     """Listed code that is missing, that another run executed, or that lacks a noted line."""
     book = evidence.book
@@ -211,8 +171,6 @@ def _listings(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
         executed = run.settings.get("program") if run else None
         if not problem and executed not in (None, listing.path):
             problem = f"{listing.run} executed {executed}, not this file"
-        if isinstance(listing, Verified) and not problem and listing.path not in book.verified:
-            problem = f"{listing.path}: no report of `verify` lies beside it"
         if problem:
             yield field.path, problem
             continue
@@ -223,60 +181,17 @@ def _listings(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
                 yield (*field.path[:-1], "walkthrough", position, "code"), problem
 
 
-def _lab(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
-    """Quantities in comments of a lab's programs."""
-    root = evidence.book.root
-    for program in sorted((root / document.source.file).parent.glob("*.py")):
-        if problem := listed_code.why_stated(root, program.relative_to(root).as_posix(), None):
-            yield ("title",), problem
-
-
-def _wrong_programs(book: Book, document: Document[WrongFile]) -> Iterator[ContentError]:
-    """Programs of a lab whose changes do not fit the solution, or make no Python of it."""
-    for program in wrong_programs(book.root / document.source.file):
-        try:
-            ast.parse(program.assembled())
-        except MisfitError as error:
-            line, message = error.line, str(error)
-        except SyntaxError as error:
-            code = (error.text or "").strip()
-            line, message = 0, f"with these changes it is no Python: {error.msg}: {code!r}"
-        else:
-            continue
-        first, column = program.place
-        yield ContentError(document.source.file, first + line, column, message)
-
-
-def missing_sections(
-    book: Book, sections: Callable[[str], Collection[str]]
-) -> Iterator[ContentError]:
-    """Yield an error in the guide for each of its links to a section that a printed lesson lacks.
-
-    `sections` gives the headings of a lesson, `topic/mode`; none where it is not printed.
-    """
-    for guide in (document for document in book.documents if isinstance(document.model, GuideFile)):
-        for at, edge in guide.model.edges:
-            page, section = edge.lesson.page, edge.lesson.section
-            known = sections(page)
-            if known and section not in known:
-                message = f"{page} has no section {section!r}{nearest(section, known)}"
-                yield guide.error((*at, "lesson", "section"), message)
-
-
 _Check = Callable[[Evidence, Document[Any]], Iterator[Mistake]]
+
+
+@cache
+def _checks_of_kinds() -> list[Callable[[Evidence, Document[Any]], Iterator[ContentError]]]:
+    return [kind.take(kind.mistakes) for kind in kinds() if kind.mistakes]
+
+
 _BY_FILE: tuple[tuple[type[Written], _Check], ...] = (
     (Written, _listings),
     (ClaimFile, claim_checks.mistakes),
-    (QuizFile, _items),
-    (HandWritten, _fences),
-    (StatementFile, claim_checks.statement_mistakes),
     (TopicFile, _topic),
     (PlanFile, _plan),
-    (LabFile, _lab),
-    (GuideFile, lesson_checks.layout_mistakes),
-    (WhyFile, lesson_checks.layout_mistakes),
-    (LessonFile, lesson_checks.figure_mistakes),
-    (TraceFile, lesson_checks.trace_mistakes),
-    (TryFile, lesson_checks.try_mistakes),
-    (CostFile, lesson_checks.cost_mistakes),
 )

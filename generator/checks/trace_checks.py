@@ -16,9 +16,9 @@ from proofbook.runners.core.trace.machine import pinned
 from proofbook.runners.core.trace.records import NO_TORCH
 from proofbook.runners.system.book import ROOT, experiment_files, own_book
 from proofbook.runners.system.errors import FixableError
+from proofbook.runners.system.kinds import kinds
 from proofbook.runners.traces.digest import program_digests
 from proofbook.runners.traces.files import again
-from proofbook.runners.verify.report import own_digest
 
 
 def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:
@@ -33,9 +33,8 @@ def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:
         ]
     for name in unmeasured(book):
         lines += _broken(book, name)
-    for name, report in book.verified.items():
-        if report.judge != own_digest():
-            lines.append(f"{name}: the code of `verify` has changed; run {report.anew}")
+    for kind in kinds():
+        lines += kind.take(kind.problems)(book) if kind.problems else ()
     lines += other_releases(book, pinned)
     return [*lines, *map(str, broken_laws(book, outcomes))]
 

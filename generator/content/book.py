@@ -8,24 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from proofbook.generator.content.cases import ClaimIndex
-from proofbook.generator.content.claim import Claim, Constant, Misconception, Reference, Statement
+from proofbook.generator.content.claim import Claim, Constant, Misconception, Reference
 from proofbook.generator.content.documents import Document
 from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.exhibit import Figure
-from proofbook.generator.content.glossary import GlossaryFile, Term
-from proofbook.generator.content.guide import GuideFile
 from proofbook.generator.content.handwritten import HandWritten
-from proofbook.generator.content.lab import LabFile
 from proofbook.generator.content.lesson import LessonFile, Mode
 from proofbook.generator.content.plan_page import PlanFile
 from proofbook.generator.content.quiz import Item
 from proofbook.generator.content.shelf import MachineFolder, TraceOnPage, standing
 from proofbook.generator.content.topic import HomeFile, TopicFile
 from proofbook.runners.core.trace.records import Machine, Run, Trace
-from proofbook.runners.verify.report import Watched
+
+PartT = TypeVar("PartT")
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,6 @@ class Topic:
     lessons: dict[Mode, Document[LessonFile]]  # by mode, in the order in which modes are suggested
     items: dict[str, Item]  # the questions of quiz.yml and of any quiz-….yml, by id
     items_by_mode: dict[Mode, tuple[str, ...]]  # the ids that each mode asks, each once, in order
-    labs: dict[str, Document[LabFile]]  # by name, in their order
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
@@ -59,30 +56,26 @@ class Book:
     machine: Machine  # the machine whose numbers the book shows
     reference: Machine  # the machine that stands in where that one has no trace
     documents: tuple[Document[Any], ...] = field(repr=False)  # every file, for places
-    glossary: GlossaryFile  # as written; a book without the file has one without terms
     claim_index: ClaimIndex = field(default_factory=ClaimIndex, repr=False)
-    statements: dict[str, Statement] = field(default_factory=dict)
     misconceptions: dict[str, Misconception] = field(default_factory=dict)
     references: dict[str, Reference] = field(default_factory=dict)
     given: dict[str, Constant] = field(default_factory=dict)
     traces: dict[str, TraceOnPage] = field(default_factory=dict)  # by experiment, as shown here
     machines: dict[str, MachineFolder] = field(default_factory=dict)  # shown, reference, others
     tries: tuple[Trace, ...] = ()  # what readers ran themselves; only where they were asked for
-    watched: dict[str, Watched] = field(default_factory=dict)  # by readers with `verify`, by name
-    unread: tuple[ContentError, ...] = ()  # the files of both that cannot be read
-    verified: dict[str, Watched] = field(default_factory=dict)  # that the book shows, by program
-    guide: GuideFile | None = None  # from symptoms to techniques; None where the book has none
+    unread: tuple[ContentError, ...] = ()  # the files of these that cannot be read
+    parts: dict[type, Any] = field(default_factory=dict)  # what kinds and companions read
     plan: PlanFile | None = None  # what the pages of plans say; None where the book has none
+
+    def part(self, of: type[PartT]) -> PartT:
+        """What a kind or a companion has read, by its type; empty where it read nothing."""
+        part: PartT = self.parts.get(of) or of()
+        return part
 
     @property
     def claims(self) -> dict[str, Claim]:
         """The claims by id, one for each run that a claim is judged on."""
         return self.claim_index.claims
-
-    @cached_property
-    def terms(self) -> list[Term]:
-        """The glossary's terms, sorted alphabetically."""
-        return sorted(self.glossary.terms, key=lambda term: term.term.lower())
 
     @property
     def handwritten(self) -> list[Document[HandWritten]]:

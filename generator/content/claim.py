@@ -1,4 +1,4 @@
-"""Claims, statements, misconceptions and references, as an author writes them."""
+"""Claims, misconceptions and references, as an author writes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from proofbook.generator.content.words import (
     Expression,
     Id,
     Line,
-    Prose,
     RunPath,
     SourceId,
     Written,
@@ -26,7 +25,6 @@ EPSILONS: dict[str, float] = {
     "float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7,
 }  # fmt: skip
 Verdict = Literal["holds", "does_not_hold", "not_distinguishable", "does_not_apply", "no_evidence"]
-SentenceVerdict = Literal["false", "too_general", "true", "depends"]
 CitedUnit = Literal[
     "bytes", "seconds", "FLOP", "bytes/s", "FLOP/s", "bits/byte", "count", "share", "ratio", "plain"
 ]
@@ -188,47 +186,6 @@ class ClaimFile(Written):
     """what the traces do not record of the conditions of all its claims."""
     claims: list[Claim]
     """rules over its traces."""
-
-
-class Statement(Written):
-    """One sentence that people read, where it stands, and what a run shows of it.
-
-    The claim states what is true, or, with `confirmed_if`, the sentence itself. The build refuses a
-    verdict that the claim does not bear out on the reference machine
-    (`generator/checks/claim_checks.py`).
-    """
-
-    id: Id
-    said: Line
-    """the sentence, in our own words."""
-    where: Line
-    """what kind of source says it."""
-    source: SourceId | None = None
-    """the exact reference, of references.yml."""
-    verdict: SentenceVerdict
-    """false, true, too general (a run shows where it fails), or depends on the implementation."""
-    regime: Line
-    """under which conditions the sentence is true, or was tested."""
-    claim: ClaimId
-    """what tests it."""
-    confirmed_if: Verdict | None = None
-    """the claim's verdict that confirms the sentence; None where the claim contradicts the sentence
-    when it holds."""
-    correction: Prose
-    """what is true instead, or why."""
-    stakes: Line | None = None
-    """who reads the sentence and what it costs them to act on it; wanted of the ten that the home
-    page names."""
-    program: RunPath | None = None
-    """the run of a program of `content/retracted/` that is read at a glance."""
-    uses: Line | None = None
-    """the model of that program, or what stands in for one; said once for each program."""
-
-
-class StatementFile(Written):
-    """content/statements.yml."""
-
-    statements: list[Statement]
 
 
 class Misconception(Written):

@@ -155,10 +155,6 @@ class Listing(Written):
     title: Line
 
 
-class Verified(Listing):
-    """A program of content/verified, what `verify` printed of it, and how its tensors compare."""
-
-
 class CodeNote(Written):
     """A line of a listing, without its indent, and what it does."""
 

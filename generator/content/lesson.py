@@ -1,25 +1,21 @@
-"""The lessons as an author writes them: what every lesson has, and a model for each mode.
+"""What every lesson has, and what its sections have, as an author writes them.
 
-A function composes each (`KINDS` in `pages/compose.py`). The calculator of Cost is in
-`calculator.py`, and a topic's own file in `topic.py`.
+The model of each mode is that of its file (`reading.file_models`), which a kind declares.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Collection, Iterable, Iterator
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from proofbook.generator.content.calculator import Calculator
-from proofbook.generator.content.exhibit import ExplainedProgram, Figure, Listing
+from proofbook.generator.content.exhibit import ExplainedProgram, Figure
 from proofbook.generator.content.quiz import ValueTable
 from proofbook.generator.content.words import (
     ClaimId,
-    Expression,
     FigureId,
     ItemId,
     Line,
-    Name,
     Prose,
-    RunPath,
     SourceId,
     Written,
 )
@@ -31,6 +27,10 @@ class LessonFile(Written):
     title: Line
     introduction: Prose
     figures: list[Figure] = []
+
+    def asked(self, named: Iterable[str], known: Collection[str]) -> Iterator[str]:
+        """The questions that it asks: those that it names, of all that there are."""
+        yield from (name for name in named if name in known)
 
 
 class Backed(Written):
@@ -63,54 +63,6 @@ class Section(Backed):
     """after the text, a mechanism in full, with its output beside it."""
 
 
-class LearnFile(LessonFile):
-    """content/topics/<topic>/learn.yml: five minutes that pay off before any framework."""
-
-    commit: ItemId
-    """the id of the question that readers answer first."""
-    seen: Section
-    """what runs showed, opened by the answer to `commit`."""
-    idea: Prose
-    """what the technique does and why, before anything else on the page."""
-    figure: FigureId
-    program: ExplainedProgram
-    """the smallest real program, and what it printed."""
-    checks: Annotated[list[ItemId], Field(min_length=3, max_length=3)]
-    takeaway: Prose
-
-
-class Decision(Written):
-    """One row of a decision table: a situation, what to use, and the run that shows it."""
-
-    situation: Line
-    use: Line
-    because: Line
-    """why it helps there, and what it costs."""
-    run: RunPath
-    """the run that shows it; linked where there is no claim."""
-    claim: ClaimId | None = None
-    """whose verdict stands beside the reason."""
-    planned: RunPath | None = None
-    """the layout at the size of a real model; no other may dominate it."""
-    fits: bool = False
-    """the situation leaves memory free, so that needing less of it is no gain."""
-
-
-class WhyFile(LessonFile):
-    """content/topics/<topic>/why.yml: what it is for, what came before, when not to use it."""
-
-    purpose: Section
-    before: Annotated[list[Section], Field(min_length=1)]
-    """what came before it, and what that lacked; a section each."""
-    decisions_say: Prose
-    """how to use the table of decisions below it."""
-    decisions: Annotated[list[Decision], Field(min_length=4)]
-    when_not: Annotated[list[Section], Field(min_length=1)]
-    """where something else is better; a section each."""
-    checks: list[ItemId] = []
-    takeaway: Prose
-
-
 class CostRow(Written):
     """A law beside what its run measured; run, prediction and measurement follow from the law."""
 
@@ -120,305 +72,10 @@ class CostRow(Written):
     """the claim's id, `mg-large-peak@large_batch.split_four`."""
 
 
-class CostTable(Backed):
-    """Memory, or bytes, or time; `claims` are those that back it beside the laws of its rows."""
-
-    title: Line
-    rows: Annotated[list[CostRow], Field(min_length=2)]
-    afterword: Prose | None = None
-    waits: bool = False
-    """it answers the page's first question, and is closed until a reader has answered."""
-
-    @property
-    def backed_by(self) -> list[str]:
-        """The laws of the rows, then the other claims, each once."""
-        laws = [row.law for row in self.rows]
-        return list(dict.fromkeys([*laws, *self.claims]))
-
-
-class CostFile(LessonFile):
-    """content/topics/<topic>/cost.yml: bytes, time and memory, theory beside measurement."""
-
-    commit: ItemId
-    tables: Annotated[list[CostTable], Field(min_length=2)]
-    calculator: Calculator
-    checks: list[ItemId] = []
-    takeaway: Prose
-
-
-Level = Literal["Foundation", "Intermediate", "Advanced", "Expert"]
-
-
-class BuildStep(Backed):
-    """One step of a build-up; its text explains the concept."""
-
-    level: Level
-    title: Line
-    commit: ItemId | None = None
-    concept: Prose
-    """what this step adds, in a sentence or two; the question follows."""
-    result: Prose
-    """what runs showed of it."""
-    table: LessonTable | None = None
-    """its values, after the result."""
-    program: ExplainedProgram | None = None
-    """what the result rests on, whole."""
-    insight: Prose | None = None
-    """the sentence to keep, set off from the rest."""
-
-
-class Myth(Written):
-    """A belief, what a run showed, the mechanism, why it matters; `commit` asks first."""
-
-    commit: ItemId | None = None
-    belief: Line
-    showed: Prose
-    mechanism: Prose
-    why_it_matters: Prose
-    claims: list[ClaimId] = []
-
-
-class Pitfall(Written):
-    """A mistake and its fix, both executed; with a `commit`, readers look for the fault first.
-
-    Such an item is a `faulty_line` over the same two programs, and shows both of them itself.
-    """
-
-    title: Line
-    commit: ItemId | None = None
-    wrong: Listing
-    """the program with the mistake, and with its fix."""
-    wrong_says: Prose
-    """how to read what the program printed."""
-    right: Listing
-    """the program with the mistake, and with its fix."""
-    right_says: Prose
-    """how to read what the program printed."""
-    root_cause: Prose
-    """the reason behind what went wrong."""
-
-
-class Overview(Written):
-    """What the subject is, why it matters, and what to read before and after it."""
-
-    what: Prose
-    why_it_matters: Prose
-    where_it_fits: Prose
-    before: list[Line]
-    after: list[Line]
-
-
-class MentalModel(Written):
-    """The one picture to keep."""
-
-    core_idea: Prose
-    analogy: Prose | None = None
-    figure: FigureId | None = None
-
-
-class Openings(Written):
-    """How the pages after the steps begin."""
-
-    under_the_hood: Prose
-    by_hand: Prose | None = None
-    """of the sections with a program, if there are any."""
-    in_practice: Prose
-    myths: Prose
-    pitfalls: Prose | None = None
-
-
-class DeepFile(LessonFile):
-    """content/topics/<topic>/deep.yml: an overview, and a chain of pages (`chain.py`)."""
-
-    overview: Overview
-    openings: Openings
-    mental_model: MentalModel
-    build_up: Annotated[list[BuildStep], Field(min_length=3)]
-    """a page each."""
-    under_the_hood: Backed
-    """what happens inside one step."""
-    why_designed_this_way: Section | None = None
-    myths: Annotated[list[Myth], Field(min_length=1)]
-    expert_zone: list[Section]
-    """what only a few readers need; a section each."""
-    when_not_to_use: Section | None = None
-    production_patterns: list[Section] = []
-    """how large trainings use the technique; a section each."""
-    connections: list[Section] = []
-    """other fields that the idea connects to; a section each."""
-    pitfalls: list[Pitfall]
-    takeaways: list[Line]
-
-
-class RecordedRow(Written):
-    """One row; shapes, operation and values come from the trace."""
-
-    name: str
-    """in the trace, as `rank.stage("load", …)` gave it."""
-    title: Line
-    note: Line
-    whole_step: bool = False
-    """a training step as it is; what ranks communicated travels here."""
-
-
-class Recorded(Written):
-    """What a run recorded, row by row."""
-
-    title: Line | None = None
-    """of the section, where it shows something else than its place in the lesson says."""
-    run: RunPath
-    introduction: Prose
-    rows: Annotated[list[RecordedRow], Field(min_length=1)]
-
-
-class TrainingCurve(Written):
-    """The curve of a whole training."""
-
-    introduction: Prose
-    figure: FigureId
-    afterword: Prose | None = None
-
-
-class TraceFile(LessonFile):
-    """content/topics/<topic>/trace.yml."""
-
-    commit: ItemId
-    """the id of the question whose answer opens the takeaway."""
-    data_flow: Recorded | None = None
-    """the way of the samples, stage by stage, where a run recorded it."""
-    training: TrainingCurve | None = None
-    """the curve of a whole training, likewise."""
-    prediction: Recorded | None = None
-    """one real batch through the model, likewise."""
-    more: list[Section] = []
-    checks: Annotated[list[ItemId], Field(min_length=2)]
-    """ids of the questions at the end."""
-    takeaway: Prose
-
-
-class Suggestion(Written):
-    """A setting to change with `python -m runners try`, and what to look at then."""
-
-    set: Annotated[dict[Name, int | float | str], Field(min_length=1, max_length=2)]
-    look: Line
-
-
-class Trial(Written):
-    """Commit to a number, see what was measured and why, then measure it yourself."""
-
-    title: Line
-    situation: Prose
-    item: ItemId
-    """the id of the question, of kind `predict` or `number`."""
-    why: Prose
-    """the measurement and its reason, opened by the answer."""
-    run: RunPath
-    """what `python -m runners try` runs; its real output is shown."""
-    value: Expression
-    """an expression that starts with the run: what a reader's own run shows beside the book's."""
-    measures: Line | None = None
-    """what `value` is, where its output does not name it."""
-    suggestions: Annotated[list[Suggestion], Field(min_length=1)]
-
-
-class TryFile(LessonFile):
-    """content/topics/<topic>/try.yml."""
-
-    trials: Annotated[list[Trial], Field(min_length=3)]
-    afterword: Prose
-
-
-class Problem(Written):
-    """A problem to solve against something real; `worked` comes after two attempts."""
-
-    title: Line
-    situation: Prose
-    output: RunPath | None = None
-    item: ItemId
-    worked: Prose
-
-
-class ChallengeFile(LessonFile):
-    """content/topics/<topic>/challenge.yml."""
-
-    problems: Annotated[list[Problem], Field(min_length=6)]
-    afterword: Prose
-
-
-class Bonus(Written):
-    """A further task, with its hint and what a run showed."""
-
-    task: Prose
-    hint: Prose
-    answer: Prose
-    listing: ExplainedProgram | Listing | None = None
-
-
-class ExperimentFile(LessonFile):
-    """content/topics/<topic>/experiment.yml."""
-
-    commit: ItemId
-    asks_after_task: bool = False
-    """the question comes after the task, which readers try first."""
-    problem: Prose
-    """the model, the devices, and what fails."""
-    output: RunPath | None = None
-    issue: Prose | None = None
-    """what the output means."""
-    task: Prose
-    constraints: list[Line] = []
-    """what has to stay as it is."""
-    refuted: Section | None = None
-    """the task as set, and the run that refutes it."""
-    restated: Section | None = None
-    """the task that can be solved instead."""
-    hints: list[Prose] = []
-    solution: ExplainedProgram | Listing
-    """the program; one of the topic's own is explained line by line."""
-    what_changed: list[Line] = []
-    """between the problem and the solution."""
-    compared: LessonTable | None = None
-    """what was before the fix, and what is after it."""
-    good_for: Section | None = None
-    """what the fix is good for, and what not."""
-    surprises: list[Line] = []
-    """results that readers would not have predicted."""
-    more: list[Section] = []
-    bonus: Bonus | None = None
-    claims: list[ClaimId] = []
-
-
-class RecallFile(LessonFile):
-    """content/topics/<topic>/recall.yml: the topic's items again, each when it is due."""
-
-    leave_out: list[ItemId] = []
-    """ids of questions that make sense on their own page only; Recall leads there."""
-    afterword: Prose
-
-
-class WorkedFile(LessonFile):
-    """content/topics/<topic>/worked.yml: one case, term by term."""
-
-    steps: Annotated[list[Section], Field(min_length=2)]
-    checks: list[ItemId] = []
-    takeaway: Prose
-
-
-Mode = Literal[
-    "learn", "why", "deep", "trace", "try", "challenge", "experiment", "recall", "cost", "worked"
-]
 # In the order in which they are suggested.
-MODES: dict[Mode, type[LessonFile]] = {
-    "learn": LearnFile,
-    "deep": DeepFile,
-    "worked": WorkedFile,
-    "trace": TraceFile,
-    "cost": CostFile,
-    "experiment": ExperimentFile,
-    "try": TryFile,
-    "challenge": ChallengeFile,
-    "recall": RecallFile,
-    "why": WhyFile,
-}
+Mode = Literal[
+    "learn", "deep", "worked", "trace", "cost", "experiment", "try", "challenge", "recall", "why"
+]
+MODES: tuple[Mode, ...] = get_args(Mode)
+CHAINED: tuple[Mode, ...] = ("deep",)  # several pages each
 Order = Annotated[int, Field(ge=0, le=999)]
-CHAINED = [mode for mode, model in MODES.items() if model is DeepFile]  # several pages each

@@ -8,6 +8,7 @@ import ast
 import re
 import textwrap
 import tokenize
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 from io import StringIO
@@ -15,13 +16,24 @@ from pathlib import Path
 
 from proofbook.generator.content.errors import nearest
 from proofbook.generator.content.numerals import MEASURE
+from proofbook.runners.system.kinds import Kind, kinds
 from proofbook.runners.traces.programs import DECLARED
 
 _Defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-# Where a run finds what it executes: the programs of topics and sentences, those that `verify` has
-# watched, the experiments, and what a reader of a lab begins with.
+# Where a run finds what it executes: the programs of topics and sentences, those of companions, and
+# the experiments.
+_OF_BOOK = ["topics/*/code", "code", "retracted"]
+
+
+def _folders(kinds: Iterable[Kind]) -> str:
+    own = [folder for kind in kinds for folder in kind.folders]
+    return "|".join(folder.replace("*", "[^/]+") for folder in [*_OF_BOOK, *own])
+
+
+_OFFERED = re.compile(rf"content/(?:{_folders(kind for kind in kinds() if kind.downloads)})/.+")
 _PLACES = re.compile(
-    r"content/(?:(?:topics/[^/]+/)?(?:code|labs)|retracted|verified)/.+\.py|(?:runners/)?experiments/.+\.py"
+    rf"content/(?:{_folders(kinds())})/.+\.py"
+    r"|(?:runners/|companions/[^/]+/)?experiments/.+\.py"
 )
 WRONG_PLACE = (
     "no code that a run executes; a listing names a .py file of the topic's code/ or of "
@@ -79,8 +91,7 @@ def anonymized(root: Path, path: str, name: str | None) -> str:
 
 def download_path(path: str) -> str | None:
     """Path of a program's download below the site's root; None if it has none."""
-    is_offered = path.startswith("content/") and "/labs/" not in path
-    return f"programs/{path.rpartition('/')[2]}" if is_offered else None
+    return f"programs/{path.rpartition('/')[2]}" if _OFFERED.fullmatch(path) else None
 
 
 def why_not_listed(root: Path, path: str, name: str | None) -> str | None:

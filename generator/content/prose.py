@@ -20,6 +20,7 @@ from proofbook.generator.content.numerals import (
     states_quantity,
 )
 from proofbook.runners.system.errors import near
+from proofbook.runners.system.kinds import kinds
 
 # Private-use characters, and those that come with a text copied from elsewhere.
 _INVISIBLE = re.compile(
@@ -44,15 +45,16 @@ _STRAY = tuple((re.compile(form), wrong, instead) for form, wrong, instead in (
 ))  # fmt: skip
 _UNIT_PRINTED = "a value prints the one that its inputs give it"
 _UNSPELLED = "compute it in {{ … }} or say it without a number"
+_FENCES = "|".join(["listing", "quiz", *(word for kind in kinds() for word in kind.fences)])
 OWN_FENCE = re.compile(  # of a page by hand
-    r"^```(listing|quiz|verified)\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE
+    rf"^```({_FENCES})\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE
 )
 _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
 _OPENING = re.compile(r"\][(:]|<")  # of an address
 _SLOT = re.compile("[\ue000-\uf7ff].*")
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
 _SENTENCE = re.compile(r"(?:(?![.!?;]\s|\n\s*\n|\n\s*[-*+] ).)+", re.DOTALL)
-_COMMANDS = re.compile(r"[ `~]*(?:sh|listing|quiz|verified)\n")  # or YAML, checked as such
+_COMMANDS = re.compile(rf"[ `~]*(?:sh|{_FENCES})\n")  # or YAML, checked as such
 _INFOS = ("", "python", "diff", "sh", "text")  # behind the mark of a fence
 _WITHOUT_SLOTS = str.maketrans("\ue000~", "  ")
 FIRST_EXPRESSION, FIRST_FORMULA = 0xE000, 0xF000

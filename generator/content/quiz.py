@@ -1,7 +1,7 @@
 """Questions as an author writes them: what all kinds of them have.
 
-A key is never typed. Each kind is in a module of `generator/items/kinds`: the keys that authors
-write, beside what works the answers out of the runs.
+A key is never typed. Each kind has its keys in a module of its own, beside what works the answers
+out of the runs; `AnyItem` is completed there.
 """
 
 from collections.abc import Iterator

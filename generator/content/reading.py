@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +19,6 @@ from proofbook.generator.content.claim import (
     ClaimFile,
     MisconceptionFile,
     ReferenceFile,
-    StatementFile,
 )
 from proofbook.generator.content.documents import Document, read
 from proofbook.generator.content.errors import (
@@ -28,42 +28,39 @@ from proofbook.generator.content.errors import (
     nearest,
     visible_files,
 )
-from proofbook.generator.content.glossary import GlossaryFile
-from proofbook.generator.content.guide import GuideFile
-from proofbook.generator.content.lab import LabFile, WrongFile
-from proofbook.generator.content.lesson import MODES, LessonFile, RecallFile
+from proofbook.generator.content.lesson import MODES, LessonFile
 from proofbook.generator.content.plan_page import PlanFile
-from proofbook.generator.content.quiz import Item, QuizFile
+from proofbook.generator.content.quiz import Item
 from proofbook.generator.content.shelf import IsStale, Shelf, published_references, standing
 from proofbook.generator.content.topic import HomeFile, TopicFile
 from proofbook.generator.content.words import Written
-from proofbook.runners.core.trace.records import Machine, Trace
-from proofbook.runners.core.trace.schema import digest_of
+from proofbook.runners.core.trace.records import Trace
 from proofbook.runners.planner.answers.published import is_stale
+from proofbook.runners.system.kinds import kinds
 from proofbook.runners.traces import files as traces
-from proofbook.runners.verify.report import SUFFIX, Watched
-from proofbook.runners.verify.report import read as read_watched
 
 ModelT = TypeVar("ModelT", bound=Written)
-FILES: dict[str, type[Written]] = {  # of a book, in the order in which they are read
+_FILES: dict[str, type[Written]] = {  # of a book, in the order in which they are read
     "site.yml": HomeFile,
     "misconceptions.yml": MisconceptionFile,
     "topics/*/topic.yml": TopicFile,
-    "topics/*/quiz*.yml": QuizFile,
-    **{f"topics/*/{mode}.yml": model for mode, model in MODES.items()},
-    "topics/*/labs/*/lab.yml": LabFile,
-    "topics/*/labs/*/wrong.yml": WrongFile,
     "claims/*.yml": ClaimFile,
-    "statements.yml": StatementFile,
     "references.yml": ReferenceFile,
-    "glossary.yml": GlossaryFile,
-    "guide.yml": GuideFile,
     "planner/plan.yml": PlanFile,
 }
 
 
+@cache
+def file_models() -> dict[str, type[Written]]:
+    """The model of each file of a book by the pattern of its path, in the order of reading."""
+    more = (
+        (pattern, kind.take(model)) for kind in kinds() for pattern, model in kind.files.items()
+    )
+    return {**_FILES, **dict(more)}
+
+
 @dataclass
-class _Loader(Files):
+class Loader(Files):
     """Reads what authors wrote, and keeps every document and every mistake."""
 
     documents: list[Document[Any]] = field(default_factory=list)
@@ -73,11 +70,11 @@ class _Loader(Files):
         if not (self.content / "site.yml").exists():
             message = "no such file; the book needs a home page. Is this the folder of a book?"
             self.refuse(self.content / "site.yml", message)
-        for folder in {Path(pattern).parent for pattern in FILES}:
+        for folder in {Path(pattern).parent for pattern in file_models()}:
             for path in visible_files(self.content, f"{folder}/*.yaml"):
                 self.refuse(path, f"files of a book end in `.yml`; rename it to {path.stem}.yml")
         beliefs: frozenset[tuple[str, str]] = frozenset()
-        for pattern, model in FILES.items():
+        for pattern, model in file_models().items():
             for path in visible_files(self.content, pattern):
                 self.keep(path, lambda *held, of=model, by=beliefs: read(*held, of, by))
             if model is MisconceptionFile:
@@ -95,29 +92,19 @@ class _Loader(Files):
         if document:
             self.documents.append(document)
 
-    def tries(self) -> tuple[tuple[Trace, ...], dict[str, Watched], tuple[ContentError, ...]]:
-        """(runs, oldest first; `verify`'s reports by name, newest first; errors) of `tries/`."""
+    def tries(self) -> tuple[tuple[Trace, ...], tuple[ContentError, ...]]:
+        """(runs, oldest first; errors) of `tries/`, without what companions wrote there."""
         files = Files(self.content)  # a try that cannot be read is no mistake of the book
+        others = tuple(end for kind in kinds() for end in kind.tries)
         paths = visible_files(self.content / "tries", "*.json")
-        runs = [path for path in paths if not path.name.endswith(SUFFIX)]
-        runs_read = [trace for path in runs if (trace := files.read_or_refuse(traces.read, path))]
-        watched = {
-            path.name.removesuffix(SUFFIX): report
-            for path in paths
-            if path not in runs and (report := files.read_or_refuse(read_watched, path))
-        }
-        newest = sorted(watched.items(), key=lambda pair: pair[1].recorded_at, reverse=True)
-        runs_in_order = sorted(runs_read, key=lambda trace: trace.recorded_at)
-        return tuple(runs_in_order), dict(newest), tuple(files.errors)
+        runs = (files.read_or_refuse(traces.read, p) for p in paths if not p.name.endswith(others))
+        in_order = sorted(filter(None, runs), key=lambda trace: trace.recorded_at)
+        return tuple(in_order), tuple(files.errors)
 
-    def verified(self) -> Iterator[tuple[str, Watched]]:
-        """Yield (program's file name, report) in `content/verified`; refuse outdated reports."""
-        for path in visible_files(self.content / "verified", "*.json"):
-            program = path.with_suffix(".py")
-            if report := self.read_or_refuse(read_watched, path):
-                if not program.is_file() or report.code != digest_of(self.text_of(program)):
-                    self.refuse(path, f"{program.name} is another program now; {report.anew}")
-                yield self.name(program), report
+    def parts_of_kinds(self, *, with_tries: bool) -> dict[type, Any]:
+        """What kinds of pages and companions read besides, each by its type."""
+        read = [kind.take(kind.reads)(self, with_tries) for kind in kinds() if kind.reads]
+        return {type(part): part for part in read}
 
     def of(self, model: type[ModelT]) -> list[Document[ModelT]]:
         """The documents of a model."""
@@ -148,6 +135,7 @@ class _Loader(Files):
                 yield topic
 
     def topic(self, folder: Path) -> Topic | None:
+        """The topic of a folder, if its `topic.yml` can be read."""
         known = [f"{stem}.yml" for stem in ("topic", "quiz", *MODES)]
         for path in visible_files(folder, "*.yml"):
             if path.name not in known and not path.match("quiz-*.yml"):
@@ -169,43 +157,18 @@ class _Loader(Files):
         items = {question.id: question for quiz in quizzes for question in quiz.model.items}
         lessons = {mode: own[mode] for mode in MODES if mode in own}
         by_mode = {mode: _items_of(lesson, items) for mode, lesson in lessons.items()}
-        labs = {
-            path.parent.name: document for path, document in files.items()
-            if isinstance(document.model, LabFile) and path.parent.parent.parent == folder
-        }  # fmt: skip
-        in_order = dict(sorted(labs.items(), key=lambda pair: pair[1].model.order))
-        return Topic(folder.name, file.model, lessons, items, by_mode, in_order)
+        return Topic(folder.name, file.model, lessons, items, by_mode)
 
 
 def _items_of(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[str, ...]:
-    """The items that a lesson asks, each once; Recall asks all of its topic's."""
-    if isinstance(lesson.model, RecallFile):
-        return tuple(name for name in items if name not in lesson.model.leave_out)
+    """The items that a lesson asks, each once."""
     named = (field.text for field in lesson.fields if field.mark == "item")
-    return tuple(dict.fromkeys(name for name in named if name in items))
-
-
-def load_quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
-    """(a `Book` of one topic without runs, all mistakes) from the quiz files of another site.
-
-    Messages name files from `root`; the files of questions are in `folder` below it.
-    """
-    loader = _Loader(root / folder.name)
-    for path in visible_files(folder, "**/*.y*ml"):
-        loader.keep(path, lambda *held: read(*held, QuizFile))
-    loader.refuse_doubles()
-    items = loader.parts(QuizFile, "items")
-    topic = Topic("", TopicFile.model_construct(), {}, items, {}, {})
-    machine = Machine.model_construct(name="")
-    return Book(
-        root, HomeFile.model_construct(), (topic,), machine, machine, tuple(loader.documents),
-        GlossaryFile(terms=[]),
-    ), loader.errors  # fmt: skip
+    return tuple(dict.fromkeys(lesson.model.asked(named, items)))
 
 
 def documents(content: Path) -> tuple[list[Document[Any]], list[ContentError]]:
     """The valid documents of a content folder, and the errors of all others."""
-    loader = _Loader(content.resolve())
+    loader = Loader(content.resolve())
     loader.read()
     return loader.documents, loader.errors
 
@@ -224,11 +187,10 @@ def load(
     `machine`, `only` and `with_new` are as in `Shelf`; `is_stale` tells whether the code of a
     trace's experiment has changed since, and `with_tries` is whether to read what readers tried.
     """
-    loader = _Loader(content.resolve())
+    loader = Loader(content.resolve())
     loader.read()
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
     loader.refuse_doubles()
-    statements = loader.parts(StatementFile, "statements")
     references = loader.parts(ReferenceFile, "references")
     shelf = Shelf(loader, is_stale, only, with_new)
     machines = shelf.machines(machine)
@@ -238,24 +200,21 @@ def load(
     if reference:
         on_pages = standing([*machines.values()], reference) | shelf.plans(reference.machine)
     references |= {citation.id: citation for citation in published_references(on_pages)}
-    verified = dict(loader.verified())
+    parts = loader.parts_of_kinds(with_tries=with_tries)
     judged = claim_index(loader.of(ClaimFile))
     if loader.errors or not (at_hand and reference):
         faults = (fault for document in loader.documents for fault in document.text_faults())
         raise ContentErrors([*loader.errors, *faults])
     (home,) = loader.of(HomeFile)
     single = {type(document.model): document.model for document in loader.documents}
-    tries, watched, unread = loader.tries() if with_tries else ((), {}, ())
-    first = [name for name in home.model.statements if name in statements]
+    tries, unread = loader.tries() if with_tries else ((), ())
     return Book(
         root=loader.content.parent, home=home.model, topics=tuple(topics),
-        statements={name: statements[name] for name in dict.fromkeys([*first, *statements])},
         misconceptions=loader.parts(MisconceptionFile, "misconceptions"),
         given={k: v for file in loader.of(ReferenceFile) for k, v in file.model.given.items()},
         references=references, traces=on_pages,
         machine=at_hand.machine, reference=reference.machine, claim_index=judged, machines=machines,
         documents=tuple(loader.documents),
-        tries=tries, watched=watched, unread=unread, verified=verified,
-        glossary=single.get(GlossaryFile) or GlossaryFile(terms=[]),
-        plan=single.get(PlanFile), guide=single.get(GuideFile),
+        tries=tries, unread=unread, parts=parts,
+        plan=single.get(PlanFile),
     )  # fmt: skip

@@ -1,9 +1,8 @@
-"""`python -m generator new`: the first files of a book, an experiment or a lesson, green at once.
+"""`python -m generator new`: the first files of a book or an experiment, green at once.
 
 A book is copied from `proofbook/new_book`, and takes the title. An experiment is written from a
-template that is one, with or without ranks, with a law on its runs. A lesson is a topic with the
-page Recall and, where its run has recorded stages or epochs, Trace, else Worked. `TODO` begins each
-text that is to be written; `generator check` says where one still stands.
+template that is one, with or without ranks, with a law on its runs. `TODO` begins each text that is
+to be written; `generator check` says where one still stands.
 """
 
 import json
@@ -11,7 +10,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
@@ -19,8 +18,7 @@ from jinja2 import Environment, StrictUndefined
 import proofbook
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.prose import faults
-from proofbook.runners.system.book import ROOT, experiment_files, experiments_in, own_book, program
-from proofbook.runners.system.errors import unknown
+from proofbook.runners.system.book import ROOT, experiments_in, own_book
 
 PYTHON = shlex.quote(sys.orig_argv[0])  # as it was called, so that what is printed can be pasted
 TEMPLATE = Path("runners/experiments/_template.py")
@@ -45,80 +43,9 @@ claims:
     predicted: run.settings.num_passes
     observed: run.measures.num_counted
 """,
-    "topic": """\
-title: {{ title }}
-summary: "TODO: what this topic is about, in a sentence or two."
-order: {{ order }}
-modes:
-  {{ mode }}: "TODO: which question does this page answer?"
-  recall: "TODO: what should a reader still know in a month?"
-""",
-    "quiz": """\
-items:
-{% for which in ("first", "second", "third") %}
-  - id: {{ name }}-{{ which }}
-    stem: "TODO: what do you ask?"
-    asks: {{ asks | tojson }}
-    options:
-      - text: "TODO: what the claim says"
-        why: "TODO: how a run showed it."
-        right_if: {claim: {{ claim }} }
-      - text: "TODO: what people believe instead"
-        why: "TODO: what the run showed instead."
-{% if belief %}
-        misconception: {{ belief }}
-{% endif %}
-        decides: {{ claim }}
-{% endfor %}
-""",
-    "trace": """\
-title: {{ title }}, followed
-introduction: "TODO: who does what, and why a reader should care."
-commit: {{ name }}-first
-{% if run.stages %}
-data_flow:
-  run: {{ path }}
-  introduction: "TODO: how the samples travel."
-  rows:
-{% for one in run.stages %}
-    - {name: {{ one.name | tojson }}, title: "TODO: a name", note: "TODO: what happens here."}
-{% endfor %}
-{% endif %}
-{% if run.epochs %}
-training: {introduction: "Epoch by epoch, as measured.", figure: shown}
-figures:
-  - id: shown
-    kind: epochs
-    title: Loss by epoch
-    caption: "TODO: what the figure shows."
-    runs: [{{ path }}]
-{% endif %}
-checks: [{{ name }}-second, {{ name }}-third]
-takeaway: "TODO: the one sentence to remember."
-""",
-    "worked": """\
-title: {{ title }}, step by step
-introduction: "TODO: the question of this page, and why a reader should care."
-steps:
-  - title: "TODO: what follows from the settings"
-    text: "TODO: how. The run `{{ path }}` shows it."
-    claims: [{{ claim }}]
-  - title: "TODO: what a reader answers first"
-    commit: {{ name }}-first
-    text: "TODO: the answer, with numbers of the run."
-    claims: [{{ claim }}]
-checks: [{{ name }}-second, {{ name }}-third]
-takeaway: "TODO: the one sentence to remember."
-""",
-    "recall": """\
-title: {{ title }}, again
-introduction: The questions of this topic, each when it is due.
-afterword: "TODO: what to read again where an answer did not come."
-""",
 }
-Law = tuple[Sequence[str], Sequence[str]]  # its runs, and the names of the values that it reads
-_YAML = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
-_SCHEMA = "# yaml-language-server: $schema={up}.cache/schemas/{file}.json\n"  # for editors
+YAML = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+SCHEMA = "# yaml-language-server: $schema={up}.cache/schemas/{file}.json\n"  # for editors
 
 
 class CannotScaffoldError(ValueError):
@@ -159,46 +86,9 @@ def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
     template, law = PLAIN_TEMPLATE, _filled("plain claims", name=name)
     if not own_book():
         template = ROOT / TEMPLATE
-        law = _SCHEMA.format(up="../../", file="claims") + _filled("claims", name=name)
+        law = SCHEMA.format(up="../../", file="claims") + _filled("claims", name=name)
     program = template.read_text(encoding="utf-8").replace("widths", name)
-    return _written({folder / f"{name}.py": program, content / "claims" / f"{name}.yml": law})
-
-
-def new_lesson(
-    book: Book, content: Path, name: str, laws: Mapping[str, Law], experiment: str | None
-) -> list[Path]:
-    """Write topic, quiz, trace or worked, recall of a new topic from templates; return the paths.
-
-    Its first questions are bound to one of the laws, and ask for what it reads. The page shows the
-    run, of the experiment or of any, that recorded most; without run or law, CannotScaffoldError.
-    """
-    if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
-        raise CannotScaffoldError(f"{name!r}: small letters and digits, joined by hyphens")
-    known = {*book.traces, *experiment_files()}
-    if experiment and experiment not in known:
-        raise CannotScaffoldError(str(unknown("experiment", experiment, sorted(known))))
-    path = _run_to_lean_on(book, experiment)
-    if not path or not laws:
-        command = f"{program(f'{PYTHON} -m runners')} run {experiment or ''}".rstrip()
-        message = "a lesson leans on a measured run and a law; measure one: "
-        raise CannotScaffoldError(message + command)
-    source = path.partition(".")[0] + "."
-    own = [name for name, (runs, _) in laws.items() if any(run.startswith(source) for run in runs)]
-    claim = next(iter([*(name for name in own if path in laws[name][0]), *own, *laws]))
-    beliefs = (name for name, belief in book.misconceptions.items() if belief.refuted_by in own)
-    run = book.run(path)
-    mode = "trace" if run and (run.stages or run.epochs) else "worked"
-    order = 1 + max((topic.file.order for topic in book.topics), default=0)
-    belief = next(beliefs, None)  # never that of another topic
-    folder = content / "topics" / name
-    schema = "" if own_book() else _SCHEMA.format(up="../../../", file="{file}")
-    title = name.replace("-", " ").capitalize()
-    return _written({
-        folder / f"{file}.yml": schema.format(file=file) + _filled(
-            file, name=name, mode=mode, claim=claim, path=path, run=run, title=title,
-            order=order, belief=belief, asks=laws[claim][1],
-        ) for file in ("topic", "quiz", mode, "recall")
-    })  # fmt: skip
+    return written({folder / f"{name}.py": program, content / "claims" / f"{name}.yml": law})
 
 
 def remaining_todos(book: Book) -> Iterator[str]:
@@ -214,7 +104,7 @@ def remaining_todos(book: Book) -> Iterator[str]:
 
 
 def _filled(file: str, **values: object) -> str:
-    return _YAML.from_string(_FILES[file]).render(values)
+    return YAML.from_string(_FILES[file]).render(values)
 
 
 def refuse_existing(*paths: Path) -> None:
@@ -224,21 +114,10 @@ def refuse_existing(*paths: Path) -> None:
             raise CannotScaffoldError(f"{path} exists already")
 
 
-def _written(files: Mapping[Path, str]) -> list[Path]:
+def written(files: Mapping[Path, str]) -> list[Path]:
+    """Write new files; return their paths, or CannotScaffoldError if there is one of these."""
     refuse_existing(*files)
     for path, text in files.items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return list(files)
-
-
-def _run_to_lean_on(book: Book, experiment: str | None) -> str:
-    """The path of the run that recorded most, of one experiment or of all; else empty."""
-    runs = {
-        f"{name}.{run}": bool(record.stages) + bool(record.epochs)
-        for name, on_page in book.traces.items()
-        if experiment in (None, name) and not on_page.is_of_planner
-        for run, record in on_page.trace.runs.items()
-        if record.status == "completed"
-    }
-    return max(runs, key=lambda name: runs[name], default="")

@@ -22,6 +22,7 @@ from proofbook.runners.core.trace.records import Machine, Run, Trace
 from proofbook.runners.planner.answers import published
 from proofbook.runners.planner.answers.plan_grid import PREFIX, Grid, as_trace, read_grid
 from proofbook.runners.system.book import experiments_in, own_book, program
+from proofbook.runners.system.kinds import kinds
 from proofbook.runners.traces import files as traces
 from proofbook.runners.traces.files import MACHINE
 
@@ -31,7 +32,6 @@ NO_FOLDER = (
 )
 IsStale = Callable[[Trace], bool]
 PROGRAMS = "listings"  # the experiment that runs the listed programs and keeps what they print
-LABS = "labs"  # that grades the programs of labs
 REFERENCE = "reference-*"  # what the reference machine's folder is called
 
 
@@ -46,7 +46,8 @@ def measure_command(names: str = "", *, full: bool = False) -> str:
 
 def is_of_no_machine(experiment: str, nature: str) -> bool:
     """Whether a run is about no machine: it was simulated, a listed program, or graded."""
-    return nature == "simulated" or experiment in (PROGRAMS, LABS)
+    of_kinds = (name for kind in kinds() for name in kind.of_no_machine)
+    return nature == "simulated" or experiment in (PROGRAMS, *of_kinds)
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class TraceOnPage:
         return self.lent.get(run, self)
 
     def machine_of(self, run: str) -> str:
-        """Name of the machine that measured a run; empty for simulations, plans, listings, labs."""
+        """Name of the machine that measured a run; empty where a run is of none."""
         holder = self.holder(run)
         measured = holder.trace.runs.get(run)
         if holder.is_of_planner or (
@@ -152,8 +153,11 @@ class Shelf:
 
     def _check_whole(self, folder: Path, new: Collection[str]) -> None:
         """Report experiments that the reference machine lacks, except those new on this machine."""
-        home = self.files.content.parent / ("" if own_book() else "runners")
-        programs = visible_files(home / "experiments", "[!_]*.py")
+        folders = [""] if own_book() else ["runners/", "companions/*/"]
+        patterns = (f"{folder}experiments/[!_]*.py" for folder in folders)
+        programs = (
+            path for at in patterns for path in visible_files(self.files.content.parent, at)
+        )
         names = [name for program in programs for name in experiments_in(program)]
         for path in (folder / f"{name}.json" for name in names if name not in new):
             if not path.exists():

@@ -177,3 +177,10 @@ def marks(model: type[BaseModel]) -> tuple[tuple[str, str, str | None], ...]:
         (name, declared.alias or name, _mark(declared.annotation, declared.metadata))
         for name, declared in model.model_fields.items()
     )
+
+
+class LessonSection(Written):
+    """A section of a lesson, by its heading; a number before the heading is left out."""
+
+    page: LessonPath
+    section: str

@@ -11,83 +11,22 @@ from collections.abc import Callable, Iterator, Sequence
 
 from markupsafe import Markup
 
-from proofbook.generator.content.chain import chain
-from proofbook.generator.content.lesson import DeepFile, LessonFile
+from proofbook.generator.content.lesson import LessonFile
 from proofbook.generator.pages import facts
-from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.draft import Draft, Links
 from proofbook.generator.pages.elements.element import Element, Fold, Heading, Waiting, walk
-from proofbook.generator.pages.elements.questions import Question
 from proofbook.generator.pages.elements.tables import Table
 from proofbook.generator.pages.environment import environment, label, unbroken
 from proofbook.generator.pages.page import Gathered, Page
 from proofbook.generator.pages.sheets import Sheet
-from proofbook.generator.pages.term_links import TermLinks
-from proofbook.generator.pages.views import (
-    costs,
-    deep,
-    evidence,
-    frame,
-    glossary,
-    guide,
-    handwritten,
-    home,
-    labs,
-    lessons,
-    machines,
-    plans,
-    published,
-    recall,
-    stages,
-    statements,
-    trials,
-    watched,
-    ways,
-)
+from proofbook.generator.pages.views import frame, handwritten
 from proofbook.generator.printing.folio import Folio
-from proofbook.generator.printing.markdown import num_links, plain
+from proofbook.generator.printing.markdown import plain
+from proofbook.runners.system.kinds import PageKind, filling, page_kind
 
-# By the kind of a page, which function composes it, and what its scores in the search are
-# multiplied by. Among the entries of pages of one rank, `fields` in `mkdocs.yml` decides.
-KINDS: dict[str, tuple[Callable[[Draft], Iterator[Element | Markup]], float]] = {
-    "learn": (lessons.learn, 1.0),
-    "deep": (deep.deep, 1.05),
-    "chain": (deep.chained, 1.05),
-    "worked": (lessons.worked, 1.0),
-    "trace": (stages.trace, 1.0),
-    "cost": (costs.cost, 0.8),
-    "why": (lessons.why, 1.0),
-    "try": (trials.trials, 0.6),
-    "recall": (recall.recall, 0.1),
-    "challenge": (lessons.challenge, 0.6),
-    "experiment": (lessons.experiment, 1.0),
-    "summary": (lessons.summary, 0.1),
-    "lab": (labs.lab, 0.5),
-    "home": (home.home, 0.3),
-    "topics": (home.topics, 0.3),
-    "topic": (home.topic, 0.2),
-    "glossary": (glossary.glossary, 0.4),
-    "guide": (guide.guide, 0.4),
-    "symptom": (guide.symptom, 0.15),
-    "plan": (plans.plan, 0.3),
-    "planned": (plans.planned, 0.05),
-    "published": (published.published, 0.05),
-    "watched": (watched.watched, 1.0),
-    "handwritten": (handwritten.handwritten, 1.0),
-    # From here on, below whatever a lesson says of a word.
-    "retracted": (statements.retracted, 0.002),
-    "evidence": (evidence.evidence, 0.0005),
-    "runs": (machines.runs, 0.0005),
-    "machine": (machines.machine, 0.0005),
-    "machines": (machines.machines, 0.0005),
-}
+BY_HAND = PageKind("", 1.0)  # of a page by hand
 DESCRIPTION_LENGTH = 180
 FEW = 2  # headings of a page without a sidebar
-# Keys of a chain whose texts stand on the page that lists its parts.
-LISTED_WITH = frozenset({"introduction", "overview", "mental_model", "concept", "takeaways"})
-# Pages of these kinds name each machine beside its numbers.
-OF_MACHINES = ("runs", "machine", "evidence")
-# What stands around these names no machine.
-UNMEASURED = (*OF_MACHINES, "glossary", "lab", "watched")
 HIDDEN = [
     *range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F,
     *range(0x2028, 0x202F), *range(0x2066, 0x206A),
@@ -99,15 +38,15 @@ def begin(sheet: Sheet, gathered: Gathered) -> Draft:
     """A new page of a sheet."""
     at_hand = gathered.evidence
     evidence = (sheet.missing and at_hand.reference) or at_hand
-    is_marked = not evidence.book.is_reference and sheet.kind not in OF_MACHINES
+    _, kind = page_kind(sheet.kind) or (None, BY_HAND)
+    is_marked = not evidence.book.is_reference and not kind.names_each
     folio = Folio(evidence, at_hand, gathered.others, sheet.path, marks_reference=is_marked)
-    terms = folio.book.terms if sheet.mode not in (None, "recall") else ()
-    return Draft(sheet, folio, TermLinks(terms, folio.root, _num_links(sheet)), gathered)
+    return Draft(sheet, folio, _links(sheet, folio), gathered)
 
 
 def printed(sheet: Sheet, gathered: Gathered) -> Page:
     """The page of a sheet: its content, what stands around it, and the facts of both."""
-    draft, (compose, boost) = begin(sheet, gathered), KINDS[sheet.kind]
+    draft, (compose, kind) = begin(sheet, gathered), _of(sheet)
     folio, topic, taken = draft.folio, sheet.topic, set[str]()
     is_lesson = sheet.kind == sheet.mode  # or, with a mode, a page of its chain
     opening = [draft.lede(draft.lesson(LessonFile).introduction)] if is_lesson else []
@@ -117,21 +56,19 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         if isinstance(part, Table):
             part.give_ids(taken)
     title = (label if sheet.is_recorded else folio.line)(sheet.heading)
-    if sheet.machine:
-        title = title.replace(sheet.machine, unbroken(sheet.machine))
+    if sheet.kept:
+        title = title.replace(sheet.kept, unbroken(sheet.kept))
     heading = draft.heading(1, title)
     headings = [heading, *facts.headings(content)]
-    # A sitting of Recall takes as long as what is due that day.
-    minutes = 0 if sheet.mode == "recall" else facts.minutes(content, folio)
-    groups = ways.ways(topic, folio) if topic else {}
-    rail = ways.rail(sheet, groups, folio)
+    minutes = facts.minutes(content, folio) if kind.is_timed else 0
+    groups, rail = next((way(sheet, folio) for way in filling("way")), ({}, None))
     needs = folio.markup.union(["page", sheet.kind], *(part.needs for part in parts))
-    if (groups or rail) and sheet.kind != "summary":  # which ticks off nothing
+    if (groups or rail) and kind.keeps_progress:
         needs.add("way")
     if folio.sources.values or draft.links.used:
         needs.add("opening")
     # What a trace says is text: no expression, no Markdown.
-    about = (label if sheet.kind in OF_MACHINES[:2] else folio.line)(sheet.about)
+    about = (label if sheet.about_is_recorded else folio.line)(sheet.about)
     origins, marks = frame.origins(folio), " ".join(folio.natures)
     values, natures = folio.sources.values, folio.ui["natures"]
     around = frame.Frame(
@@ -140,7 +77,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         title=title,
         heading=heading,
         description=textwrap.shorten(plain(about), DESCRIPTION_LENGTH, placeholder="…"),
-        boost=boost,
+        boost=kind.boost,
         hides=_hides(sheet, headings),
         scripts=facts.scripts(needs),
         styles=facts.styles(needs),
@@ -151,12 +88,12 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         has_waiting=any(
             isinstance(part, Waiting) or (isinstance(part, Fold) and part.after) for part in parts
         ),
-        is_asking=any(isinstance(part, Question) for part in parts),
-        former=folio.book.plan.former.get(sheet.path, ()) if folio.book.plan else (),
+        is_asking=any(part.ASKS for part in parts),
+        former=[at for former in filling("former") for at in former(folio.book, sheet.path)],
         content=content,
         at_hand=folio.at_hand.book.machine.name,
         machines=frame.machines(origins, folio.book),
-        names_machines=sheet.kind not in UNMEASURED,
+        names_machines=kind.names_machines,
         origins=origins,
         surprises=frame.surprises(folio),
         kinds=frozenset(word for value in values for word in (value.kind, value.nature)),
@@ -181,18 +118,30 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
     )
 
 
+def _of(sheet: Sheet) -> tuple[Callable[[Draft], Iterator[Element | Markup]], PageKind]:
+    """The function that composes a page, and what is said of its kind."""
+    if sheet.by_hand:
+        return handwritten.handwritten, BY_HAND
+    kind, page = page_kind(sheet.kind) or (None, None)
+    assert kind is not None
+    assert page is not None
+    return kind.take(page.compose), page
+
+
+def _links(sheet: Sheet, folio: Folio) -> Links:
+    """What links the words of a page to the glossary."""
+    of_kind = page_kind(sheet.kind)
+    if of_kind and of_kind[1].links_terms:
+        kind, page = of_kind
+        num = kind.take(page.num_links)(sheet) if page.num_links else 0
+        for links in filling("links"):
+            made: Links = links(folio, num)
+            return made
+    return Links()
+
+
 def _hides(sheet: Sheet, headings: Sequence[Heading]) -> list[str]:
     """The sidebars that a page does not show."""
     is_divided = sheet.has_toc or sum(part.is_listed for part in headings[1:]) > FEW
-    has_contents = is_divided and (sheet.has_toc or sheet.mode or sheet.lab)
+    has_contents = is_divided and (sheet.has_toc or sheet.mode or (sheet.topic and sheet.of))
     return ["navigation"] if has_contents else ["navigation", "toc"]
-
-
-def _num_links(sheet: Sheet) -> int:
-    """The links of a page that lists the parts of a chain; no other page has so many."""
-    deep = sheet.topic.lessons.get("deep") if sheet.topic else None
-    if sheet.kind != "deep" or not deep or not isinstance(deep.model, DeepFile):
-        return 0
-    texts = (field.text for field in deep.fields if LISTED_WITH.intersection(map(str, field.path)))
-    listed = sum(1 + len(part.places) for part in chain(deep.model))
-    return listed + sum(map(num_links, texts))

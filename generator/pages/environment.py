@@ -13,6 +13,7 @@ from proofbook.generator.printing.folio import breakable, escaped_heading, inter
 from proofbook.generator.printing.markdown import in_lines, plain, unlinked, whole_words
 from proofbook.generator.printing.sources import moment
 from proofbook.runners.core.trace.records import software
+from proofbook.runners.system.kinds import kinds
 
 TEMPLATES = Path(__file__).parent / "templates"
 _CODE = re.compile(r"`([^`]+)`")
@@ -23,7 +24,9 @@ _COMPUTED = "computed from the words, questions and code of the page"
 def environment() -> Environment:
     """The Jinja environment of the templates: autoescaped, strict, with filters and `ui`."""
     made = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader(
+            [TEMPLATES, *dict.fromkeys(kind.folder.parent for kind in kinds())]
+        ),
         undefined=StrictUndefined,
         autoescape=True,
         trim_blocks=True,
@@ -43,8 +46,16 @@ def environment() -> Environment:
 
 @cache
 def macros(under: str = "elements/") -> dict[str, Callable[..., Markup]]:
-    """The macros of the templates under a path, by name without its underscores."""
-    names = environment().list_templates(filter_func=lambda name: name.startswith(under))
+    """The macros of the templates under a path, by name without its underscores.
+
+    Of all elements by default, also those that kinds and companions bring.
+    """
+    names = environment().list_templates(
+        filter_func=lambda name: (
+            name.startswith(under)
+            or (under == "elements/" and name.endswith(".j2") and name.count("/") == 1)
+        )
+    )
     modules = (environment().get_template(name).module for name in names)
     return {
         name.replace("_", ""): macro for module in modules for name, macro in vars(module).items()

@@ -5,68 +5,57 @@ Flow: the content of a page in; facts out. Nobody reads them off its HTML.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 
 from markupsafe import Markup, escape
 
-from proofbook.generator.pages.elements.element import Content, Element, Heading, walk
-from proofbook.generator.pages.elements.figures import PlayedFigure
+from proofbook.generator.pages.elements.element import Content, Element, Heading, Sectioned, walk
 from proofbook.generator.pages.elements.programs import ListedProgram
 from proofbook.generator.pages.elements.tables import Table
-from proofbook.generator.pages.views.guide import RunQuestions
 from proofbook.generator.pages.views.handwritten import WrittenMarkdown
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.markdown import Text
+from proofbook.runners.system.kinds import kinds
 
 # As a reader takes them: words, also those that explain answers, lines of code, and time to think.
 WORDS_PER_MINUTE, LINES_PER_MINUTE, MINUTES_PER_QUESTION = 180, 25, 0.75
 # Which script a page takes: one that an element of it needs (`Element.needs`), or what else it has:
 # links on a way, terms and values that open, formulas. Where answers are kept, proofbook.js comes
 # before any.
-SCRIPTS = {
-    "page": "page",
-    "proofbook": "way Begin Question Sitting TopicCards WayList",
-    "sources": "opening PlayedFigure Table TechniqueTable",
-    "schedule+kinds+question": "Question",
-    "pieces": "pieces pairs variants",
-    "numbers": "typed_field variants",
-    "asked": "Question",
-    "recall": "Sitting",
-    "figures": "DrawnFigure",
-    "player": "moments",
-    "play": "PlayedFigure",
-    "calculator": "OperatedCalculator",
-    "python+fits": "MemoryCalculator",
-    "home": "Begin",
-    "narrow": "NarrowingField",
-    "formulas": "formula",
-}
-SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most pages
-# Which style sheets that few pages need; of questions, those of no plain kind.
-STYLES = {
-    "asking": "predict order match faulty_line",
-    "calculator": "OperatedCalculator MemoryCalculator",
-    "home": "Begin",
-    "indexes": "TopicCards WayList Terms RunQuestions",
-    "markup": "formula footnote admonition",
-    "play": "state PlayedFigure",
-    "recall": "Sitting",
-    "summary": "summary",
-}
+SCRIPTS = {"page": "page", "proofbook": "way", "sources": "opening Table"}
+LAST = {"narrow": "NarrowingField", "formulas": "formula"}  # behind those of kinds
+# Which style sheets that few pages need.
+STYLES = {"markup": "formula footnote admonition"}
 JOINT = "+"  # between the names of scripts that a page loads as one file
 LEVEL = 2  # of the headings in a list of contents
 
 
 def scripts(needs: Iterable[str]) -> list[str]:
     """Names of scripts that meet some needs, joined by `+` in two strings: shared, others."""
-    names = _meeting(needs, SCRIPTS)
-    parts = ([name for name in names if (name in SHARED) is shared] for shared in (True, False))
+    names = _meeting(needs, _with_kinds(SCRIPTS, "scripts") | LAST)
+    shared = {*SCRIPTS, *(name for kind in kinds() for name in kind.shared_scripts)}
+    parts = ([name for name in names if (name in shared) is is_in] for is_in in (True, False))
     return [JOINT.join(part) for part in parts if part]
 
 
 def styles(needs: Iterable[str]) -> list[str]:
     """Paths of the style sheets that meet some needs."""
-    return [f"assets/{name}.css" for name in _meeting(needs, STYLES)]
+    names = _meeting(needs, _with_kinds(STYLES, "styles"))
+    return [f"assets/{name}.css" for name in sorted(names)]
+
+
+@cache
+def _of_kinds(field: str) -> list[tuple[str, str]]:
+    return [pair for kind in kinds() for pair in getattr(kind, field).items()]
+
+
+def _with_kinds(table: dict[str, str], field: str) -> dict[str, str]:
+    """A table, with what kinds and companions add to it."""
+    table = dict(table)
+    for name, met in _of_kinds(field):
+        table[name] = f"{table.get(name, '')} {met}"
+    return table
 
 
 def _meeting(needs: Iterable[str], table: dict[str, str]) -> list[str]:
@@ -77,9 +66,9 @@ def headings(content: Content) -> list[Heading]:
     """The headings of a page that have an anchor of their words."""
     of_markdown = (part.headings for part in content if isinstance(part, WrittenMarkdown))
     own = (
-        part.headings if isinstance(part, RunQuestions) else [part]
+        part.headings if isinstance(part, Sectioned) else [part]
         for part in walk(content)
-        if isinstance(part, RunQuestions) or (isinstance(part, Heading) and part.is_anchored)
+        if isinstance(part, Sectioned) or (isinstance(part, Heading) and part.is_anchored)
     )  # fmt: skip
     return [*chain.from_iterable(own), *chain.from_iterable(of_markdown)]
 
@@ -147,8 +136,8 @@ def _gather(
         elif isinstance(part, Markup | Heading):
             words = part.html if isinstance(part, Heading) else part
             own.words += [words] * is_found
-        elif isinstance(part, PlayedFigure):  # its title names quantities and answers nothing
-            sections.append(SearchPart(f"figure-{part.of.id}", part.of.title))
+        elif entry := part.entry:  # its title answers nothing
+            sections.append(SearchPart(*entry))
             _gather([*part.parts()][1:], sections, sections[-1], is_found=is_found)
         elif isinstance(part, Table):
             if is_found and part.is_found:

@@ -28,21 +28,16 @@ from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.machines import Missing, OtherOutcomes, missing_runs, other_outcomes
 from proofbook.runners.core.system.processes import end_with
 from proofbook.runners.core.trace.machine import num_cores
-from proofbook.runners.verify.report import SUFFIX
+from proofbook.runners.system.kinds import kinds, page_kind
 
 TAKEN = "the book has a page of this name already"
 EVERYTHING = ("",)
 FEWEST = 10  # pages that are worth a process
 # Files whose words stand on many pages, and how the paths of their own pages begin.
-SHARED: dict[str, tuple[str, ...]] = {
-    "content/glossary.yml": (),
-    "content/guide.yml": ("guide",),
+SHARED: dict[str, Sequence[str]] = {
     "content/misconceptions.yml": (),
-    "content/planner/plan.yml": ("plan",),
-    "content/references.yml": ("evidence.md",),
-    "content/site.yml": ("index.md", "topics/index.md", "evidence.md", "retracted.md"),
-    "content/statements.yml": ("retracted.md",),
 }
+SHARED |= {file: own for kind in kinds() for file, own in kind.shared.items()}
 # Their keys that are more than words on a page: others read by them.
 READ_BY = frozenset({"id", "term", "also", "refuted_by", "value", "unit"})
 _PageOrMistakes = Page | list[ContentError]
@@ -79,7 +74,9 @@ class Press:
                 prefixes.add(f"{folder}/{stem}.md" if stem in MODES else f"{folder}/")
                 if stem.startswith("quiz"):
                     asking = book.handwritten_by_name.items()
-                    prefixes.update(f"{path}.md" for path, page in asking if page.quizzes)
+                    prefixes.update(
+                        f"{path}.md" for path, page in asking if any(page.of_kinds().values())
+                    )
                 if stem in CHAINED:
                     prefixes.add(f"{folder}/{stem}-")
             elif folder == "tries":
@@ -129,7 +126,9 @@ class Press:
                         pages[sheet.path] = page
                     case mistakes:
                         errors += mistakes
-        errors += content_checks.missing_sections(book, gathered.sections)
+        for kind in kinds():
+            if kind.mistakes_after:
+                errors += kind.take(kind.mistakes_after)(book, gathered.sections)
         content_checks.raise_any(errors)
         self.sheets, self.pages = {sheet.path: sheet for sheet in planned}, pages
         self.shared = _shared_texts(book)
@@ -142,17 +141,21 @@ class Press:
 
 
 def _of_try(name: str, book: Book) -> Iterator[str]:
-    """The pages of a try, and of a script that was watched."""
-    if name.endswith(SUFFIX):
-        yield "verify"
-    else:
+    """The pages of a try, or of what a companion wrote there."""
+    of_companions = [to for kind in kinds() for end, to in kind.tries.items() if name.endswith(end)]
+    yield from of_companions
+    if not of_companions:
         yield f"evidence/{name.partition('.')[0]}.md"
         yield from (f"topics/{topic.id}/try.md" for topic in book.topics)
 
 
 def _is_listed(sheet: Sheet) -> bool:
-    """Whether others list it; what has the table of causes lists sections of lessons itself."""
-    return bool(sheet.mode or sheet.lab or (sheet.by_hand and not sheet.by_hand.verified))
+    """Whether others list it; but a page that lists sections of lessons itself comes after them."""
+    late = {word for kind in kinds() for word, f in kind.fences.items() if f.follows_lessons}
+    held = sheet.by_hand.of_kinds() if sheet.by_hand else {}
+    is_plain = sheet.by_hand and not any(held[word] for word in late)
+    of_kind = page_kind(sheet.kind)
+    return bool(sheet.mode or is_plain or (of_kind and of_kind[1].is_listed))
 
 
 def _path_conflicts(planned: Sequence[Sheet]) -> Iterator[ContentError]:
@@ -177,7 +180,7 @@ def _print_all(planned: Sequence[Sheet], gathered: Gathered) -> Iterator[_PageOr
     may_fork = sys.platform == "linux" and active_count() == 1
     if may_fork and num_processes > 1:
         begin = partial(_start_worker, os.getpid(), make)
-        for template in environment().list_templates():
+        for template in environment().list_templates(extensions=["j2"]):
             environment().get_template(template)  # compiled once, for all processes
         try:
             with ProcessPoolExecutor(num_processes, get_context("fork"), begin) as pool:

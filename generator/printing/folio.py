@@ -30,6 +30,7 @@ from proofbook.generator.values.value import Kind, Origin, Value
 from proofbook.generator.values.verdicts import Judged
 from proofbook.runners.core.trace.fields import Key
 from proofbook.runners.core.trace.records import Run
+from proofbook.runners.system.kinds import kinds
 
 ABSENT = Markup('<span class="pb-absent">–</span>')
 REFERENCE = "reference"  # behind a number of the reference machine on the pages of another one
@@ -41,9 +42,11 @@ WHOLE = 36  # letters of a part that fit into a line of a phone
 
 @lru_cache(maxsize=1)
 def interface_words() -> dict[str, Any]:
-    """Every word of the interface, from ui.yml."""
-    text = Path(__file__).parents[1].joinpath("ui.yml").read_text(encoding="utf-8")
-    words: dict[str, Any] = yaml.safe_load(text)
+    """Every word of the interface, from ui.yml, and from that of each kind and companion."""
+    words: dict[str, Any] = {}
+    for folder in (Path(__file__).parents[1], *(kind.folder for kind in kinds())):
+        if (own := folder / "ui.yml").exists():
+            words |= yaml.safe_load(own.read_text(encoding="utf-8"))
     return words
 
 

@@ -6,16 +6,16 @@ they also take values with a unit and symbols of a formula. Out: functions by na
 
 import runpy
 from collections.abc import Mapping
-from functools import lru_cache, wraps
+from functools import cache, lru_cache, wraps
 from pathlib import Path
 from traceback import extract_tb
 from types import FunctionType
 
 from proofbook.generator.values.expression import Function
 from proofbook.generator.values.value import ExpressionError
-from proofbook.runners.closed_forms.steps import LAWS
 from proofbook.runners.system.book import own_book
 from proofbook.runners.system.errors import first_line
+from proofbook.runners.system.kinds import kinds
 
 _WAY_OUT = (
     "; a law calculates with + - * / alone: "
@@ -31,8 +31,15 @@ def closed_forms() -> Mapping[str, Function]:
     own = own_book()
     path = own / "experiments" / "_laws.py" if own else None
     if path is None or not path.is_file():
-        return {} if own else LAWS
+        return {} if own else _ours()
     return _of(path, path.stat().st_mtime_ns)
+
+
+@cache
+def _ours() -> Mapping[str, Function]:
+    """Those that kinds declare: of our book."""
+    laws = (kind.take(kind.laws) for kind in kinds() if kind.laws)
+    return {name: law for own in laws for name, law in own.items()}
 
 
 @lru_cache(maxsize=8)

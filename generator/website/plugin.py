@@ -1,7 +1,7 @@
 """MkDocs' view of Proofbook: the plugin that mkdocs.yml names, and that of a book.
 
 Where mkdocs.yml stands beside a book, `BookPlugin` makes the whole site; in any other site,
-`GuestPlugin` (guest_plugin.py) puts questions into its pages.
+the plugin of a companion, if there is one, puts questions into its pages.
 
 Before a build it loads the book, renders it, and writes it to `docs_dir`: pages and assets where
 their bytes changed, raw traces beside them. It deletes what it wrote there earlier and the book no
@@ -26,7 +26,7 @@ from contextlib import ExitStack
 from functools import partial
 from html import unescape
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from jinja2 import Environment
 from material.plugins.search.plugin import SearchPlugin  # type: ignore[import-untyped]
@@ -48,15 +48,15 @@ from proofbook.generator.checks import trace_checks
 from proofbook.generator.content import addresses, reading, scaffold
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.errors import ContentErrors
+from proofbook.generator.kinds.glossary.glossary import Glossary
 from proofbook.generator.pages.elements.element import Heading
 from proofbook.generator.pages.environment import reread
 from proofbook.generator.pages.facts import LEVEL
 from proofbook.generator.pages.press import EVERYTHING, Press
-from proofbook.generator.pages.views.ways import GROUPS
 from proofbook.generator.printing.folio import interface_words
 from proofbook.generator.website import page_html, page_markdown, publish, search
-from proofbook.generator.website.guest_plugin import GuestPlugin
 from proofbook.runners.system.book import enter_book, own_book
+from proofbook.runners.system.kinds import filling, kinds, page_kind
 from proofbook.runners.traces.digest import forget_code
 
 PATH = "topics/index.md"
@@ -102,7 +102,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     """Finds out what the site is, and leaves all else to the plugin of a book or of a guest."""
 
     is_serving = is_deploying = False
-    mode: "BookPlugin | GuestPlugin | None" = None  # the same for all builds of `serve`
+    mode: "BasePlugin[Any] | None" = None  # the same for all builds of `serve`
 
     def on_startup(self, *, command: Literal["build", "gh-deploy", "serve"], dirty: bool) -> None:
         """Remember whether a person is watching, and whether the build goes out at once."""
@@ -111,7 +111,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     @event_priority(50)  # before the search, which asks the theme for its language
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
-        """Register BookPlugin if settings name a book or its folder exists, else GuestPlugin."""
+        """Register BookPlugin if settings name a book or its folder exists, else a companion's."""
         root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
         if config.strict and not log.isEnabledFor(logging.WARNING):
             logging.getLogger("mkdocs").setLevel(logging.WARNING)  # --quiet would count no warning
@@ -121,7 +121,11 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
                 self.mode = BookPlugin(self.is_serving, self.is_deploying)
             self.mode.begin(root, self.config, config)
         else:
-            self.mode = GuestPlugin(root, self.config.quizzes, is_serving=self.is_serving)
+            guest = next((kind for kind in kinds() if kind.in_other_sites), None)
+            if guest is None:
+                raise ContentAbort(f"{root}: no book here; one has content/site.yml")
+            make = guest.take(guest.in_other_sites)
+            self.mode = make(root, self.config.quizzes, is_serving=self.is_serving)
         config.plugins["proofbook/mode"] = self.mode
         return config
 
@@ -295,15 +299,16 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         """Path as the drawer lists it: the first hour, and of each topic its lessons and labs."""
         modes = interface_words()["modes"]
         of_topics: dict[str, list[StructureItem]] = {}
-        kinds = ["topic", *itertools.chain(*GROUPS.values())]
+        kinds = ["topic", *itertools.chain(*(next(filling("groups"), {}).values()))]
         sheets = (sheet for sheet in self.press.sheets.values() if sheet.topic)
         for sheet in sorted(sheets, key=lambda sheet: kinds.index(sheet.mode or sheet.kind)):
             file = files.get_file_from_path(sheet.path)
             if not sheet.topic or not file or not (page := file.page):
                 continue
             own = of_topics.setdefault(sheet.topic.id, [])
-            kind = modes.get(sheet.mode) or (sheet.lab and "Lab")
-            if sheet.part:  # below the first page of its lesson
+            of_kind = page_kind(sheet.kind)
+            kind = modes.get(sheet.mode) or (of_kind and of_kind[1].label)
+            if sheet.is_part:  # below the first page of its lesson
                 lesson = own[-1]
                 if not isinstance(lesson, Section):
                     own[-1] = lesson = _section(f"{kind}: {lesson.title}", [lesson])
@@ -430,11 +435,12 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         of_material = config.plugins.get("material/search")
         if isinstance(of_material, SearchPlugin):
             entries = of_material.search_index.entries
-            groups = (*self.book.glossary.synonyms, *(term.alike for term in self.book.terms))
+            glossary = self.book.part(Glossary)
+            groups = (*glossary.file.synonyms, *(term.alike for term in glossary.terms))
             search.add_words(entries, groups)
             search.add_places(entries, interface_words())
-            names = {f"glossary.html#term-{term.id}": term.spellings for term in self.book.terms}
-            leads, alone = self.book.glossary.leads, self.book.glossary.alone
+            names = {f"glossary.html#term-{term.id}": term.spellings for term in glossary.terms}
+            leads, alone = glossary.file.leads, glossary.file.alone
             for field, led in (("leads", leads), ("alone", alone), ("names", names)):
                 for lost in search.add_leads(entries, led, field):
                     if not self.is_serving:  # when the index has the pages of the last edit alone

@@ -7,7 +7,6 @@ published book shows the machines of the current commit, and offers its sources.
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +16,6 @@ from pathlib import Path
 from rcssmin import cssmin  # type: ignore[import-untyped]
 from rjsmin import jsmin  # type: ignore[import-untyped]
 
-from proofbook.generator.checks import claim_checks
 from proofbook.generator.content import handwritten, images, listed_code
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.errors import ContentError, ContentErrors
@@ -26,6 +24,7 @@ from proofbook.generator.pages.facts import JOINT
 from proofbook.generator.pages.press import EVERYTHING, TAKEN, Press
 from proofbook.generator.printing.folio import interface_words
 from proofbook.runners.system.files import write_text
+from proofbook.runners.system.kinds import kinds
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 STYLE = "assets/proofbook.css"
@@ -36,24 +35,10 @@ COMPONENTS = (
     "lesson", "evidence", "system", "print",
 )  # fmt: skip
 # Scripts that begin with the words that they say, and the key of these in ui.yml.
-SPOKEN = {
-    "proofbook": "words", "kinds": "asking", "pieces": "pieces", "numbers": "numbers",
-    "recall": "recall", "calculator": "calculator", "play": "playing", "sources": "term",
-    "values": "source", "home": "home", "fits": "fits",
-}  # fmt: skip
+SPOKEN = {"proofbook": "words", "sources": "term", "values": "source"}
 PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 PICTURES = "assets/pictures"  # of pages with a part of their path as name: content/pictures/ddp.png
 SOURCES = "proofbook-sources.zip"  # what a published book offers for download: its commit
-GUEST = "assets/proofbook"  # what pages of another site load
-GUEST_STYLE = ASSETS / "guest.css"
-SCRIPTS_OF_ITEMS = (
-    "page", "proofbook", "schedule", "kinds", "question", "pieces", "numbers", "asked",
-)  # fmt: skip
-_SCOPED = re.compile(
-    r"(?:\[dir\] )?(?:\.md-content__inner)?\.md-typeset|:root|\.js\b|body\[data-md-color-scheme\]|"
-    r"\.md-content__inner"
-)
-_REM = re.compile(r"(?<![\w.-])(-?[\d.]+)rem\b")
 NOTE = ".written"  # names what the generator wrote; MkDocs leaves out files that begin with a dot
 LOCK = ".lock"
 OCCUPIED = (
@@ -74,7 +59,7 @@ def site_files(
     """
     files = press.printed(book, under)
     files.update(press.assets)
-    files.update(_assets())
+    files.update(assets())
     files.update(_joint(files, press))
     files.update(_programs(book))
     traces = book.machines.items()
@@ -96,14 +81,18 @@ def site_files(
     return files
 
 
-def _assets() -> dict[str, bytes]:
+def assets() -> dict[str, bytes]:
+    """What pages load, by path under the site's root."""
+    folders = [ASSETS, *(kind.folder / "assets" for kind in kinds())]
     files = {
-        f"assets/{path.relative_to(ASSETS).as_posix()}": _asset(path)
-        for path in sorted(ASSETS.rglob("*"))
-        if path.is_file() and path.parent != STYLES and path != GUEST_STYLE
+        f"assets/{path.relative_to(folder).as_posix()}": asset(path)
+        for folder in folders
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.parent != STYLES
     }
     files[STYLE] = style()
-    for script, key in SPOKEN.items():
+    spoken = SPOKEN | {script: key for kind in kinds() for script, key in kind.spoken.items()}
+    for script, key in spoken.items():
         name = f"assets/{script}.js"
         files[name] = words_for_scripts(key, interface_words()[key]) + files[name]
     return files
@@ -117,33 +106,17 @@ def _joint(files: Mapping[str, bytes], press: Press) -> Iterator[tuple[str, byte
             yield f"assets/{name}.js", b"".join(parts)
 
 
-def guest_assets() -> dict[str, bytes]:
-    """Bytes of quiz.css, scoped to `.pb-quiz`, and of quiz.js for another site, by path.
-
-    Our sizes count from a root of 20 px, which Material has; `--pb-rem` is that size elsewhere.
-    """
-    files = _assets()
-    css = style(("palette", "shared", "tables", "values", "items", "evidence")).decode()
-    css = _SCOPED.sub(".pb-quiz", css + files["assets/asking.css"].decode())
-    css = _REM.sub(r"calc(\1 * var(--pb-rem))", css)
-    scripts = (files[f"assets/{name}.js"] for name in SCRIPTS_OF_ITEMS)
-    return {
-        f"{GUEST}/quiz.css": _asset(GUEST_STYLE) + css.encode(),
-        f"{GUEST}/quiz.js": b"".join(scripts),
-    }
-
-
 def _programs(book: Book) -> dict[str, bytes]:
     """The programs that pages offer for download, by path under the site's root."""
     fields = (field for document in book.documents for field in document.fields)
-    runs = (statement.program for statement in book.statements.values() if statement.program)
-    paths = {claim_checks.program_path(book, run) for run in runs}
+    of_kinds = (kind.take(kind.programs)(book) for kind in kinds() if kind.programs)
+    paths = {path for programs in of_kinds for path in programs}
     paths |= {field.text for field in fields if field.path[-1] == "path"}
     files = {name: path for path in sorted(paths) if (name := listed_code.download_path(path))}
     return {name: listed_code.text(book.root, path).encode() for name, path in files.items()}
 
 
-def _asset(path: Path) -> bytes:
+def asset(path: Path) -> bytes:
     """A file as pages load it, minified; a script in a function of its own, which takes `book`."""
     if path.suffix == ".js":
         script = jsmin(path.read_text("utf-8"))
@@ -153,7 +126,7 @@ def _asset(path: Path) -> bytes:
 
 def style(components: Iterable[str] = COMPONENTS) -> bytes:
     """The components as one style sheet."""
-    return b"".join(_asset(STYLES / f"{name}.css") for name in components)
+    return b"".join(asset(STYLES / f"{name}.css") for name in components)
 
 
 def words_for_scripts(name: str, words: Mapping[str, object]) -> bytes:
@@ -224,7 +197,8 @@ def committed_machines(content: Path) -> frozenset[str]:
 
 def uncommitted(content: Path) -> list[str]:
     """Sorted paths below `content` of traces, plans, reports that differ from HEAD or are new."""
-    folders = *(f"traces/{name}" for name in committed_machines(content)), "planner", "verified"
+    folders = [f"traces/{name}" for name in committed_machines(content)] + ["planner"]
+    folders += [folder for kind in kinds() for folder in kind.folders]
     read = "--", *(f"{folder}/*.json" for folder in folders)
     edited = _git(content, "diff", "-z", "--relative", "--name-only", "HEAD", *read) or b""
     new = _git(content, "ls-files", "-z", "--others", *read) or b""  # also what git ignores

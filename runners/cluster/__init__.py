@@ -1,4 +1,5 @@
-"""Several nodes: torchrun on each of them, and the processes of all connected with each other.
+"""Where the runs over several nodes were up to version 1.1. See `companions/cluster`."""
 
-In: torchrun's options and the names of runs. Out: the same traces as on one machine.
-"""
+from proofbook.companions import cluster
+
+__path__ = cluster.__path__

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ from proofbook.runners.plain import measure as plain
 from proofbook.runners.session.progress import Progress
 from proofbook.runners.system.book import is_plain
 from proofbook.runners.system.errors import FixableError, unknown
-from proofbook.runners.system.offers import offers
+from proofbook.runners.system.kinds import kinds
 from proofbook.runners.traces import files
 from proofbook.runners.traces.files import read, read_machine
 from proofbook.runners.traces.summary import how_it_ended
@@ -126,8 +125,8 @@ def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
 
 def _of_page(experiment: str, folder: Path) -> Requested:
     """An experiment as pages show it, with nothing requested of it yet."""
-    for offer in offers():
-        again = import_module(offer.again) if offer.again else None
+    for kind in kinds():
+        again = kind.take(kind.again) if kind.again else None
         if again and (trace := again.trace_of(experiment)):
             return Requested(trace, None, again)
     check_name(experiment)

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+# Folders of experiments of ours: of the book, and those that companions bring.
+OURS = (ROOT / "runners" / "experiments", *sorted(ROOT.glob("companions/*/experiments")))
 # A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.
 MORE = "PROOFBOOK_EXPERIMENTS"
 PLAIN = b"proofbook.runners.plain"  # what an experiment without ranks imports
@@ -48,7 +50,9 @@ def program(in_ours: str = "python -m runners") -> str:
 
 def experiment_files() -> dict[str, Path]:
     """The file that declares each experiment, by the experiment's name."""
-    paths = sorted(((own_book() or ROOT / "runners") / "experiments").glob("[!_]*.py"))
+    own = own_book()
+    folders = [own / "experiments"] if own else OURS
+    paths = sorted(path for folder in folders for path in folder.glob("[!_]*.py"))
     if folder := os.environ.get(MORE):
         paths += sorted(Path(folder).glob("[!_]*.py"))
     return {name: path for path in paths for name in experiments_in(path)}

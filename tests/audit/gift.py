@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from proofbook.companions.export.questions import questions
 from proofbook.generator.content.reading import load
-from proofbook.generator.export.questions import questions
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.website.publish import committed_machines
 from tests import exported

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 import proofbook.generator.pages.press  # noqa: F401 the kinds of items are what makes files of questions whole
+from proofbook.companions.labs.words import WrongFile
 from proofbook.generator.checks import content_checks
 from proofbook.generator.checks.claim_checks import broken_laws
 from proofbook.generator.content import keys
 from proofbook.generator.content.documents import read
 from proofbook.generator.content.errors import ContentError, ContentErrors
-from proofbook.generator.content.lab import WrongFile
-from proofbook.generator.content.reading import FILES, documents, load
+from proofbook.generator.content.reading import documents, file_models, load
 from proofbook.generator.values.evaluation import Evidence
 from tests.generator import scenes
 from tests.generator.conftest import FROZEN, fresh, render
@@ -166,7 +166,7 @@ def _keys():
     known = set()
     for document in documents(FROZEN)[0]:
         model, source = type(document.model), document.source
-        for path, place in source.places.items() if model in FILES.values() else ():
+        for path, place in source.places.items() if model in file_models().values() else ():
             holding = keys.models_at(model, path[:-1])
             part = next(
                 (one for one in holding if path[-1:] and path[-1] in keys.properties(one)), None
@@ -223,7 +223,7 @@ QUIZ = "topics/*/quiz*.yml"
     ],
 )  # fmt: skip
 def test_all_that_a_part_lacks_is_told_at_once_with_what_it_is(pattern, text, told):
-    lines = [line.partition(":")[2] for line in _told("q.yml", text, FILES[pattern])]
+    lines = [line.partition(":")[2] for line in _told("q.yml", text, file_models()[pattern])]
     assert lines == told
 
 

@@ -13,7 +13,7 @@ from proofbook.generator.checks import trace_checks
 from proofbook.generator.checks.content_checks import check
 from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.reading import load
-from proofbook.generator.items.kinds import kind_of
+from proofbook.generator.kinds.questions.kinds import kind_of
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.perturbed import counterexample
 from proofbook.generator.website.publish import committed_machines

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofbook.generator.content.exhibit import Figure
-from proofbook.generator.figures import charts, step_rules
-from proofbook.generator.figures.axes import AxisMark, Scale, percent, plain
-from proofbook.generator.figures.drawing import NARROW, WIDE, Drawing, text_width
-from proofbook.generator.figures.drawings.plot import (
+from proofbook.generator.kinds.figures import charts, step_rules
+from proofbook.generator.kinds.figures.axes import AxisMark, Scale, percent, plain
+from proofbook.generator.kinds.figures.drawing import NARROW, WIDE, Drawing, text_width
+from proofbook.generator.kinds.figures.drawings.plot import (
     LINES,
     MARKS,
     Axis,
@@ -20,8 +20,8 @@ from proofbook.generator.figures.drawings.plot import (
     axis_of,
     plot,
 )
-from proofbook.generator.figures.drawings.schedule import schedule
-from proofbook.generator.figures.drawings.stacks import BarPart, Panel, Stack, panels, stacks
+from proofbook.generator.kinds.figures.drawings.schedule import schedule
+from proofbook.generator.kinds.figures.drawings.stacks import BarPart, Panel, Stack, panels, stacks
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.website import publish

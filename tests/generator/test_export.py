@@ -14,10 +14,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from proofbook.companions.export import formats, lecture
+from proofbook.companions.export.lecture import LINES, on_slides
+from proofbook.companions.export.questions import BareFolio, questions
 from proofbook.generator.content.listed_code import text as text_of_program
-from proofbook.generator.export import formats, lecture
-from proofbook.generator.export.lecture import LINES, on_slides
-from proofbook.generator.export.questions import BareFolio, questions
 from proofbook.generator.pages.elements import programs as listing
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofbook.generator.content.errors import ContentError
-from proofbook.generator.values.calculator import parsed
+from proofbook.generator.kinds.calculators.formulas import parsed
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.expression import compiled
 from proofbook.generator.values.filters import FUNCTIONS

@@ -9,8 +9,8 @@ from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from proofbook.generator.content.claim import Claim
+from proofbook.generator.kinds.calculators.formulas import checks, parsed
 from proofbook.generator.values import claim_formula
-from proofbook.generator.values.calculator import checks, parsed
 from proofbook.generator.values.claim_formula import printed as rule_of
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.formula import printed

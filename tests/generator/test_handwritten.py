@@ -7,9 +7,9 @@ from markdown import Markdown
 
 from proofbook.generator.content import addresses
 from proofbook.generator.content.errors import ContentErrors
-from proofbook.generator.content.glossary import Term
+from proofbook.generator.kinds.glossary.links import TermLinks
+from proofbook.generator.kinds.glossary.words import Term
 from proofbook.generator.pages.press import Press
-from proofbook.generator.pages.term_links import TermLinks
 from proofbook.generator.printing.markdown import render
 from proofbook.generator.website import search
 from proofbook.generator.website.page_html import SiteMarkup

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from proofbook.generator.content import prose
 from proofbook.generator.content.claim import Verdict
 from proofbook.generator.content.listed_code import listed
-from proofbook.generator.figures.drawing import NARROW, WIDE
+from proofbook.generator.kinds.figures.drawing import NARROW, WIDE
 from proofbook.generator.pages import facts
 from proofbook.generator.pages.elements.element import Heading, Waiting
 from proofbook.generator.pages.elements.programs import highlighted_lines, unified

@@ -8,22 +8,24 @@ from types import SimpleNamespace
 
 import pytest
 
+from proofbook.companions.verify import reports
+from proofbook.companions.verify.pages import GROUPS
+from proofbook.companions.verify.report import causes
 from proofbook.generator.__main__ import main
-from proofbook.generator.checks import lesson_checks, trace_checks
-from proofbook.generator.checks.lesson_checks import Planned
+from proofbook.generator.checks import trace_checks
 from proofbook.generator.content.reading import load
-from proofbook.generator.figures.drawing import NARROW
-from proofbook.generator.figures.drawings.strip import Bar, strip
+from proofbook.generator.kinds.figures.drawing import NARROW
+from proofbook.generator.kinds.figures.drawings.strip import Bar, strip
+from proofbook.generator.kinds.lessons import lesson_checks
+from proofbook.generator.kinds.lessons.lesson_checks import Planned
 from proofbook.generator.pages.press import Press
 from proofbook.generator.pages.views import published
-from proofbook.generator.pages.views.watched import GROUPS
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.perturbed import counterexample
 from proofbook.runners.planner.answers.answer import Layout
 from proofbook.runners.planner.answers.law_of_time import Bounds, Cluster
 from proofbook.runners.planner.answers.published import is_stale
-from proofbook.runners.verify.report import causes
 from tests.generator.conftest import CONTENT, fresh, render
 from tests.recorded import write
 
@@ -212,11 +214,10 @@ def test_a_report_that_is_not_of_the_program_on_the_page_is_refused(watched, bre
 
 def test_a_strict_build_refuses_a_report_that_another_verify_judged(watched, monkeypatch):
     book = watched.load()
-    monkeypatch.setattr(
-        trace_checks, "own_digest", lambda: book.verified[f"content/verified/{NAME}.py"].judge
-    )
+    kept = book.part(reports.Reports).verified[f"content/verified/{NAME}.py"]
+    monkeypatch.setattr(reports, "own_digest", lambda: kept.judge)
     assert not [one for one in trace_checks.problems(book, {}) if NAME in one]
-    monkeypatch.setattr(trace_checks, "own_digest", lambda: "0" * 16)
+    monkeypatch.setattr(reports, "own_digest", lambda: "0" * 16)
     (line,) = (one for one in trace_checks.problems(book, {}) if NAME in one)
     command = f"verify --as-reference --ranks 2 content/verified/{NAME}.py`"
     assert line.endswith(f"has changed; run `python -m runners {command}")

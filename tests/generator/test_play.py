@@ -13,10 +13,10 @@ from itertools import pairwise
 import pytest
 
 from proofbook.generator.content.exhibit import Figure
-from proofbook.generator.figures import step_rules
-from proofbook.generator.figures.placement_figure import placement
-from proofbook.generator.figures.play import frame, grid_views
-from proofbook.generator.figures.play.states import RULES, faults, states
+from proofbook.generator.kinds.figures import step_rules
+from proofbook.generator.kinds.figures.placement_figure import placement
+from proofbook.generator.kinds.figures.play import frame, grid_views
+from proofbook.generator.kinds.figures.play.states import RULES, faults, states
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.website import publish

@@ -11,11 +11,11 @@ import pytest
 import torch
 import yaml
 
-from proofbook.runners.labs import command
-from proofbook.runners.labs.benches import BENCHES
-from proofbook.runners.labs.command import report
-from proofbook.runners.labs.grading import case_of, graded
-from proofbook.runners.labs.shelf import Desk, labs
+from proofbook.companions.labs import command
+from proofbook.companions.labs.benches import BENCHES
+from proofbook.companions.labs.command import report
+from proofbook.companions.labs.grading import case_of, graded
+from proofbook.companions.labs.shelf import Desk, labs
 from proofbook.runners.system.errors import FixableError
 from proofbook.runners.traces.differences import changed
 from tests.processes import ROOT, ran

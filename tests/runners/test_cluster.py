@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from proofbook.runners.cluster import __main__ as cluster
+from proofbook.companions.cluster import __main__ as cluster
 from proofbook.runners.session import peers
 from proofbook.runners.traces.files import read, read_machine
 from tests.runners.two_nodes import DEAD, NO_ANSWER, SILENT, lost, two_nodes, with_nodes

@@ -169,7 +169,7 @@ def test_every_module_that_a_run_imports_is_covered_by_its_digest(tmp_path, monk
             one for one, file in files_of.items()
             if file not in covered and not (file and digest._read(file).passes_on)
         }  # fmt: skip
-        others = {one for one in others if not one.endswith(".offer")}  # of other commands
+        others = {one for one in others if not one.endswith(".kind")}  # of other commands
         assert {one for one in others if not f"{one}.".startswith(left_out)} == set(), name
 
 
@@ -244,7 +244,7 @@ def test_a_program_that_is_stated_as_a_difference_has_the_digest_of_its_text(
 
 def test_all_that_grades_labs_is_behind_their_traces():
     covered = {*digest.covered_files(book.experiment_files()["labs"])}
-    judging = (*ROOT.glob("runners/judging/ranks.py"), *ROOT.glob("runners/labs/benches/*.py"))
+    judging = (*ROOT.glob("runners/judging/ranks.py"), *ROOT.glob("companions/labs/benches/*.py"))
     assert covered >= {ROOT / "runners" / "labs" / "grading.py", *judging}
     programs = {*ROOT.glob("content/topics/*/labs/*/solved.py")}
     for file in ROOT.glob("content/topics/*/labs/*/wrong.yml"):

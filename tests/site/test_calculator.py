@@ -6,7 +6,7 @@ import re
 import pytest
 import yaml
 
-from proofbook.generator.values.calculator import parsed
+from proofbook.generator.kinds.calculators.formulas import parsed
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.browser

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from proofbook.runners.labs.benches import BENCHES
-from proofbook.runners.labs.grading import graded
+from proofbook.companions.labs.benches import BENCHES
+from proofbook.companions.labs.grading import graded
 from tests.judging import test_labs
 from tests.judging.test_labs import *  # noqa: F403 the same tests, of more programs
 

@@ -13,7 +13,7 @@ import time
 import pytest
 import torch
 
-from proofbook.runners.verify import launch
+from proofbook.companions.verify import launch
 from tests.conftest import ROOT
 from tests.processes import free_port, marked, parent
 from tests.verify.ranks import PROGRAMS

@@ -67,11 +67,11 @@ def _one(words, environment, errors):
     os.environ |= environment
     os.dup2(os.open(errors, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), 2)
     sys.argv = ["verify", *words]
-    runpy.run_module("proofbook.runners.verify", run_name="__main__")
+    runpy.run_module("proofbook.companions.verify", run_name="__main__")
 
 
 def _rank(rank, ranks, port, body, *given):
-    from proofbook.runners.verify import launch
+    from proofbook.companions.verify import launch
 
     os.environ |= launch.environment(rank, ranks, port)
     import torch
@@ -96,8 +96,8 @@ def _plain(rank, file, path, words, writer):
 
 def _watched(rank, file, path, words, options, content, forks_one, writer):
     """Its output goes through the pipe when it ends."""
+    from proofbook.companions.verify import command, rerun
     from proofbook.runners.core.trace import machine
-    from proofbook.runners.verify import command, rerun
 
     def forked(command, *, env, **_):
         errors = file.with_suffix(".err")

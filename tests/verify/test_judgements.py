@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch.nn import functional
 
-from proofbook.runners.verify import inputs, internals, rerun
-from proofbook.runners.verify.board import Board, ended, failed
-from proofbook.runners.verify.fit import Expected, fit_gradients
-from proofbook.runners.verify.inputs import ModuleCase
-from proofbook.runners.verify.internals import multiplies
-from proofbook.runners.verify.losses import TOLERANCE, LossWatch, judge_weights
-from proofbook.runners.verify.records import (
+from proofbook.companions.verify import inputs, internals, rerun
+from proofbook.companions.verify.board import Board, ended, failed
+from proofbook.companions.verify.fit import Expected, fit_gradients
+from proofbook.companions.verify.inputs import ModuleCase
+from proofbook.companions.verify.internals import multiplies
+from proofbook.companions.verify.losses import TOLERANCE, LossWatch, judge_weights
+from proofbook.companions.verify.records import (
     DistributedModule,
     Forward,
     LocalPart,
@@ -22,9 +22,9 @@ from proofbook.runners.verify.records import (
     ScriptFailure,
     UpdateRecord,
 )
-from proofbook.runners.verify.report import Finding, Verdict, in_words, lines
-from proofbook.runners.verify.roots import moment_shapes
-from proofbook.runners.verify.update import OptimizerReplay, find_skipped_step
+from proofbook.companions.verify.report import Finding, Verdict, in_words, lines
+from proofbook.companions.verify.roots import moment_shapes
+from proofbook.companions.verify.update import OptimizerReplay, find_skipped_step
 
 EPS = torch.finfo(torch.float32).eps
 

@@ -10,12 +10,12 @@ import numpy
 import pytest
 import torch
 
+from proofbook.companions.verify import launch
+from proofbook.companions.verify.board import Board
+from proofbook.companions.verify.roots import copied_setting
 from proofbook.runners.__main__ import main
 from proofbook.runners.core.system import processes
 from proofbook.runners.system.errors import FixableError
-from proofbook.runners.verify import launch
-from proofbook.runners.verify.board import Board
-from proofbook.runners.verify.roots import copied_setting
 from tests.processes import python
 from tests.verify.ranks import PROGRAMS
 
@@ -131,7 +131,7 @@ def test_a_name_that_is_taken_is_refused_in_a_line_and_nothing_there_is_read_or_
 def test_the_one_process_reads_no_inputs_of_another_user(shared):
     _his_folder(shared, shared / "executed")
     words = ("--as-one", str(shared / OWN / LAUNCH), str(PROGRAMS / "language.py"))
-    done = python("-m", "proofbook.runners.verify", *words)
+    done = python("-m", "proofbook.companions.verify", *words)
     assert done.returncode == 2
     assert "it belongs to user 65534" in done.stderr
     assert not (shared / "executed").exists()

@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
+from proofbook.companions.verify import report
+from proofbook.companions.verify.report import SUFFIX, read
 from proofbook.runners.traces import digest
 from proofbook.runners.traces.files import TraceError
-from proofbook.runners.verify import report
-from proofbook.runners.verify.report import SUFFIX, read
 from tests.conftest import ROOT
 from tests.recorded import write
 
@@ -48,9 +48,10 @@ def test_a_trace_that_is_edited_cut_or_contradicts_itself_is_refused_in_a_line(
 @pytest.fixture
 def judge_in(tmp_path, monkeypatch):
     """The digest of `verify` in a copy of the code, of which a part of a file is replaced."""
-    shutil.copytree(ROOT / "runners", tmp_path / "runners")
+    for package in digest.ROOTS:
+        shutil.copytree(ROOT / package, tmp_path / package)
     monkeypatch.setattr(digest, "ROOT", tmp_path)
-    folder = tmp_path / "runners" / "verify"
+    folder = tmp_path / "companions" / "verify"
     monkeypatch.setattr(report, "__file__", str(folder / "report.py"))
     monkeypatch.setattr(report, "_FILE", folder / "causes.yml")
 
@@ -78,7 +79,7 @@ def test_a_committed_report_is_of_the_verify_that_judged_it(judge_in):
         ("compare.py", "return in_words(factor", "return in_words(1e3 * factor"),
         ("fit.py", "return ", "return not "),
         ("losses.py", "        return ", "        return not "),
-        ("../judging/rounding.py", "NORM = 4\n", "NORM = 4e3\n"),
+        ("../../runners/judging/rounding.py", "NORM = 4\n", "NORM = 4e3\n"),
         ("causes.yml", "usually: ", "usually: Never. "),
     ]
     assert same not in [judge_in(*edit) for edit in edits]

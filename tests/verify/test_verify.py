@@ -7,9 +7,9 @@ import pytest
 import torch
 import yaml
 
+from proofbook.companions.verify.records import LocalPart, Spec, assembled
+from proofbook.companions.verify.report import causes, read
 from proofbook.runners.__main__ import main
-from proofbook.runners.verify.records import LocalPart, Spec, assembled
-from proofbook.runners.verify.report import causes, read
 from tests.conftest import ROOT
 from tests.processes import python
 from tests.verify.ranks import PROGRAMS, unwatched, verified

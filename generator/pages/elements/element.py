@@ -24,6 +24,7 @@ class Element:
     """A piece of a page."""
 
     IS_FOUND: ClassVar[bool] = True  # by the search; else it tells an answer, or is no text
+    ASKS: ClassVar[bool] = False  # a question
     IS_READ: ClassVar[bool] = True  # as the page is read; else it is folded, or operated
 
     @property
@@ -40,6 +41,11 @@ class Element:
     def needs(self) -> frozenset[str]:
         """What decides which scripts and styles it takes: names of its class and its bases."""
         return frozenset(kind.__name__ for kind in type(self).__mro__)
+
+    @property
+    def entry(self) -> tuple[str, Markup] | None:
+        """Its own entry of the search, as an anchor and a title; for most none."""
+        return None
 
     def __html__(self) -> str:
         """The HTML that the macro of its class's name prints."""
@@ -65,6 +71,16 @@ def walk(content: object) -> Iterator[Element]:
         if isinstance(part, Element):
             yield part
             yield from walk([*part.parts()])
+
+
+@dataclass(frozen=True)
+class Sectioned(Element):
+    """What has headings of its own, which a page's list of contents names."""
+
+    @property
+    def headings(self) -> Sequence["Heading"]:
+        """Those that the list names."""
+        raise NotImplementedError
 
 
 # --- what any page is made of

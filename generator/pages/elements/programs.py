@@ -18,11 +18,9 @@ from pygments.token import STANDARD_TYPES, _TokenType  # type: ignore[import-unt
 
 from proofbook.generator.content.exhibit import ExplainedProgram, Listing
 from proofbook.generator.content.listed_code import anonymized, download_path, listed
-from proofbook.generator.items.kinds.picked import FaultyLine
 from proofbook.generator.pages.elements.element import Element
 from proofbook.generator.printing.folio import Folio, breakable
 from proofbook.generator.printing.markdown import LISTING, Text, in_lines, parted
-from proofbook.runners.core.trace.fields import NBSP
 from proofbook.runners.core.trace.records import Failure
 
 # Keywords, strings, comments, numbers, and the names of what is defined. All else has the colour
@@ -238,17 +236,6 @@ def _changed(diff: str) -> Markup:
     return Markup("").join(
         MARKED[line[:1] or " "].format(code) for line, code in zip(lines, coloured, strict=False)
     )
-
-
-def code_lines(question: FaultyLine, folio: Folio) -> list[tuple[Markup, int | None]]:
-    """Pairs: a line of a faulty program as a question shows it; its place among the choices."""
-    wrong = question.wrong
-    places = {line.code.strip(): place for place, line in enumerate(question.lines)}
-    code = anonymized(folio.book.root, wrong.path, wrong.object).rstrip()
-    return [
-        (NBSP * (len(line) - len(line.lstrip())) + coloured.lstrip(), places.get(line.strip()))
-        for line, coloured in zip(code.splitlines(), highlighted_lines(code), strict=False)
-    ]
 
 
 # --- a corrected program beside a wrong one

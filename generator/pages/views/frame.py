@@ -10,7 +10,7 @@ from proofbook.generator.content.book import Book
 from proofbook.generator.content.shelf import TraceOnPage
 from proofbook.generator.pages.elements.element import Content, Heading
 from proofbook.generator.pages.sheets import Sheet
-from proofbook.generator.pages.views.ways import Groups, Rail
+from proofbook.generator.pages.way import Groups, Rail
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.sources import command
 from proofbook.runners.core.trace.records import Run, software

@@ -6,18 +6,15 @@ from dataclasses import dataclass, replace
 from markdown import Markdown  # type: ignore[import-untyped]
 from markupsafe import Markup
 
-from proofbook.generator.content.book import Book
-from proofbook.generator.content.exhibit import Listing, Verified
-from proofbook.generator.content.handwritten import Fenced, split
+from proofbook.generator.content.exhibit import Listing
+from proofbook.generator.content.handwritten import KEYS, Fenced, split
 from proofbook.generator.content.prose import Formula, slotted
-from proofbook.generator.content.quiz import Item, QuizFence
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements import programs, questions
-from proofbook.generator.pages.elements.element import Apart, Element, Fold, Heading
-from proofbook.generator.pages.views import watched
+from proofbook.generator.pages.elements import programs
+from proofbook.generator.pages.elements.element import Apart, Element, Heading
 from proofbook.generator.printing.folio import escaped_heading
 from proofbook.generator.printing.markdown import put_into
-from proofbook.runners.verify.report import Watched
+from proofbook.runners.system.kinds import Fence, Kind, kinds
 
 Parts = Iterator[Element | Markup]
 
@@ -48,39 +45,27 @@ class DownloadedProgram(Element):
     program: programs.ListedProgram
 
 
-@dataclass(frozen=True)
-class OwnRuns(Element):
-    """The scripts that a reader had `verify` watch."""
-
-    book: Book
-    root: str
-
-
-@dataclass(frozen=True)
-class PrintedReport(Element):
-    """The report of `verify` on a program, as it was printed."""
-
-    trace: Watched
-    command: Markup
-
-
 def handwritten(draft: Draft) -> Parts:
-    """A page by hand; the table of causes ends one that shows a report of `verify`."""
-    page, book = draft.sheet.by_hand, draft.folio.book
+    """A page by hand; fences of companions may add to its begin and its end."""
+    page = draft.sheet.by_hand
     assert page
-    if page.verified and (book.watched or book.unread):
-        yield OwnRuns(book, draft.folio.root)
+    own = [_of_kind(word) for word, parts in page.of_kinds().items() if parts]
+    for kind, fence in own:
+        yield from kind.take(fence.begins)(draft) if fence.begins else ()
     pieces = [part for number, piece in enumerate(split(page), 1)
               for part in _piece(piece, number, draft)]  # fmt: skip
-    if page.verified:
-        pieces.append(WrittenMarkdown(Markup("## What usually causes a finding\n")))
-        for title, table in watched.causes(draft):
-            pieces += [WrittenMarkdown(Markup("### {}\n").format(title)), table]
+    for kind, fence in own:
+        pieces += kind.take(fence.ends)(draft) if fence.ends else ()
     written = (piece.markdown for piece in pieces if isinstance(piece, WrittenMarkdown))
     yield WrittenMarkdown(Markup(), _headings(page.title, "\n\n".join(written)))
     yield from _folded(pieces)
     if "[^" in page.text:
         yield WrittenMarkdown(Markup("\n///Footnotes Go Here///"))  # above the page's foot
+
+
+def _of_kind(word: str) -> tuple[Kind, Fence]:
+    """The kind or companion whose fence a word begins."""
+    return next((kind, kind.fences[word]) for kind in kinds() if word in kind.fences)
 
 
 def _headings(title: str, markdown: str) -> list[Heading]:
@@ -107,22 +92,16 @@ def _folded(pieces: Sequence[Element | Markup]) -> Parts:
 
 def _piece(piece: str | Fenced, number: int, draft: Draft) -> Parts:
     folio = draft.folio
-    if isinstance(piece, QuizFence):
-        for quiz_item in items_of(piece, folio.book):
-            yield questions.question(quiz_item, folio, "question")
-    elif isinstance(piece, Verified):
-        trace = folio.book.verified[piece.path]
-        yield programs.WholeProgram(draft.program(piece))
-        yield PrintedReport(trace, watched.command(trace))
-        yield watched.strip_of_tensors(trace, f"strip-{number}")
-        yield Fold(Markup("The numbers behind the figure"), [watched.tensors(trace)])
-    elif isinstance(piece, Listing):
-        listing = draft.program(piece)
-        yield listing if piece.object else DownloadedProgram(listing)
-    else:
+    if isinstance(piece, str):
         folio.markup.update(_markup_of(piece))
         html = put_into(piece, folio.expression, folio.in_link.expression, escaped_heading)
         yield WrittenMarkdown(Markup(programs.fences_as_listings(html)))
+    elif piece.word not in KEYS:
+        kind, fence = _of_kind(piece.word)
+        yield from kind.take(fence.elements)(piece.holds, number, draft)
+    elif isinstance(piece.holds, Listing):
+        listing = draft.program(piece.holds)
+        yield listing if piece.holds.object else DownloadedProgram(listing)
 
 
 def _markup_of(markdown: str) -> Iterator[str]:
@@ -132,8 +111,3 @@ def _markup_of(markdown: str) -> Iterator[str]:
     lines = markdown.splitlines()
     yield from ["admonition"] * any(line.lstrip().startswith("!!! ") for line in lines)
     yield from ["footnote"] * any(line.startswith("[^") for line in lines)
-
-
-def items_of(fence: QuizFence, book: Book) -> list[Item]:
-    """The items that a fence asks, in their order: of any topic, or its own."""
-    return [*(book.items[name] for name in fence.names), *fence.items]

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from proofbook.generator.checks.lesson_checks import planned as planned_in
-from proofbook.generator.content.lesson import WhyFile
+from proofbook.generator.content.book import Book
 from proofbook.generator.content.plan_page import OrderPart, PlanFile
 from proofbook.generator.content.shelf import TraceOnPage
+from proofbook.generator.kinds.lessons.words import WhyFile
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold
 from proofbook.generator.pages.elements.programs import Command
 from proofbook.generator.pages.elements.tables import Row, Table
 from proofbook.generator.pages.environment import counted, label
+from proofbook.generator.pages.sheets import PLAN, Sheet
 from proofbook.generator.pages.views import fits, published
 from proofbook.generator.pages.views.claims import proofs
 from proofbook.generator.printing.folio import Folio, breakable
@@ -28,6 +29,8 @@ from proofbook.generator.values.filters import each, largest
 from proofbook.generator.values.units import Unit
 from proofbook.generator.values.value import Value, computed, numeric
 from proofbook.runners.planner.answers.plan_grid import Grid, GridRow, experiment_of, named_rows
+from proofbook.runners.planner.answers.published import PEAKS
+from proofbook.runners.planner.layouts_named import planned as planned_in
 
 ID = "plan"
 BY_LAW = {
@@ -127,6 +130,31 @@ def _models(folio: Folio) -> Iterator[Row]:
         yield [model.format(page, grid.title), number, label(devices), counted(len(grid.rows))]
 
 
+def former(book: Book, path: str) -> Sequence[str]:
+    """Anchors that a page had."""
+    return book.plan.former.get(path, ()) if book.plan else ()
+
+
+def sheets(book: Book) -> Iterator[Sheet]:
+    """The page that leads to the models, and that of each model."""
+    plan, written = book.plan, "content/planner/plan.yml"
+    if plan is None:
+        return
+    yield Sheet(PLAN, "plan", plan.title, plan.about, written, has_toc=True)
+    if plan.published and PEAKS.experiment in book.traces:
+        yield Sheet(
+            "plan/published.md", "published", plan.published.title, plan.published.about,
+            written, under=PLAN, has_toc=True, of=PEAKS.experiment,
+            is_recorded=True,
+        )  # fmt: skip
+    for name in plan.models:
+        on_page = book.traces[name]
+        assert on_page.grid is not None
+        title = plan.model_title.replace("{model}", on_page.grid.title)
+        path = on_page.page.replace(".html", ".md")
+        yield Sheet(path, "planned", title, plan.about, of=name, under=PLAN, is_recorded=True)
+
+
 def plan(draft: Draft) -> Parts:
     """The page that leads to the models."""
     folio, own = draft.folio, _written(draft.folio)
@@ -192,7 +220,7 @@ def _order(order: OrderPart, draft: Draft) -> Parts:
 
 def planned(draft: Draft) -> Parts:
     """The page of a model's plans."""
-    folio, own, name = draft.folio, _written(draft.folio), draft.sheet.experiment or ""
+    folio, own, name = draft.folio, _written(draft.folio), draft.sheet.of
     folio.unmarked = "simulated"  # the page says it once, of all its numbers
     grid, order = _grid(name, folio), _order_in(folio)
     facts = {name: _shared(grid, name, folio) for name in ("num_parameters", "microbatch")}

@@ -359,7 +359,7 @@ class Outputs:
     y_half: torch.Tensor
 
     def __getattribute__(self, name):
-        if WAY == "hidden" and "runners/verify" in sys._getframe(1).f_code.co_filename:
+        if WAY == "hidden" and "companions/verify" in sys._getframe(1).f_code.co_filename:
             raise RuntimeError("hidden")
         return object.__getattribute__(self, name)
 

@@ -1,0 +1,1 @@
+"""Questions in the pages of a site that is not ours."""

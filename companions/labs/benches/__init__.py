@@ -1,0 +1,33 @@
+"""The bench of each lab: what a reader's code is called with, and the laws that it has to obey."""
+
+from proofbook.companions.labs.benches import (
+    accum_nosync,
+    balance_of_batch,
+    chunked_pair,
+    clipped_stages,
+    dealt_sentences,
+    expert_layer,
+    experts_doubled,
+    fsdp_unit,
+    mean,
+    norms_by_tokens,
+    pushed_from_shard,
+    recompute,
+    ring,
+    seeds_by_axis,
+    slow_head,
+    stuck_save,
+    tensor_mlp,
+    tokens,
+    two_tiers,
+    vocabulary_loss,
+    zero1,
+)
+from proofbook.companions.labs.grading import Bench
+
+_MODULES: tuple[Bench, ...] = (
+    mean, ring, tokens, zero1, fsdp_unit, tensor_mlp, recompute, accum_nosync, dealt_sentences,
+    stuck_save, clipped_stages, slow_head, vocabulary_loss, chunked_pair, norms_by_tokens,
+    seeds_by_axis, expert_layer, two_tiers, experts_doubled, balance_of_batch, pushed_from_shard,
+)  # fmt: skip
+BENCHES = {bench.__name__.rpartition(".")[2]: bench for bench in _MODULES}

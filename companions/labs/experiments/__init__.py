@@ -1,0 +1,1 @@
+"""The experiment that grades the programs of labs."""

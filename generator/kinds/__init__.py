@@ -1,0 +1,1 @@
+"""Kinds of pages, a folder each, whose `kind.py` says what it adds."""

@@ -1,0 +1,1 @@
+"""Calculators: formulas that readers operate, each compared with runs."""

@@ -1,0 +1,1 @@
+"""The home page, the path, and the page of a topic."""

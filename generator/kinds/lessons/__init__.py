@@ -1,0 +1,1 @@
+"""The lessons of a topic, a module for those of each mode."""

@@ -1,0 +1,210 @@
+"""The lessons: for each mode, a lesson's file → its page."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from markupsafe import Markup, escape
+
+from proofbook.generator.content.exhibit import ExplainedProgram, Listing
+from proofbook.generator.content.lesson import Mode
+from proofbook.generator.kinds.lessons import parts
+from proofbook.generator.kinds.lessons import words as files
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements import programs
+from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold
+from proofbook.generator.pages.elements.tables import Table
+from proofbook.generator.pages.views import claims, plans
+from proofbook.runners.system.kinds import filling
+
+Parts = Iterator[Element | Markup]
+# The titles in a summary of what to keep of a lesson, by its mode.
+SUMMARIZED: Mapping[Mode, str] = {
+    "learn": "The idea",
+    "why": "When to use what",
+    "deep": "What to remember",
+    "cost": "What it costs",
+}
+SEEN = "What the runs showed"
+PLANNED = Markup(
+    "<p>We simulated these layouts for real models, on H100s in nodes of eight. No other simulated "
+    "layout of the same training needs less memory and sends less over each kind of link. Memory "
+    "counts only where it is short. Where computing decides how long both take at least, the other "
+    'one must also come earlier by the <a href="../../plan.html#how-to-read-a-plan">rule</a>. The '
+    "last column counts the layouts that were compared. The pages of the layouts say what is "
+    "assumed.</p>"
+)
+
+
+def reveal(summary: str, after: str, content: Iterable[Element | Markup], css: str = "") -> Fold:
+    """A fold that the answer to a question opens."""
+    return Fold(Markup(summary), list(content), f"pb-reveal{css}", after)
+
+
+def learn(draft: Draft) -> Parts:
+    """The first page of a topic."""
+    lesson = draft.lesson(files.LearnFile)
+    yield draft.heading(2, "The idea")
+    yield Block([draft.prose(lesson.idea), *parts.figure(draft, lesson.figure)])
+    yield draft.heading(2, "Predict, then see")
+    yield from parts.item(draft, lesson.commit, "commit")
+    seen: list[Element | Markup] = []
+    if lesson.seen.title != SEEN:
+        title = draft.folio.line(lesson.seen.title)
+        seen.append(draft.heading(3, title, css="pb-reveal-title", is_listed=False))
+    seen += parts.section_body(draft, lesson.seen)
+    yield reveal(SEEN, lesson.commit, seen, " pb-seen")
+    yield draft.heading(2, "The smallest real program")
+    program = draft.program(lesson.program)
+    lines = draft.heading(3, "Line by line", is_listed=False), draft.notes(lesson.program)
+    below = draft.heading(3, "What it printed", is_listed=False)
+    printed: list[Element | Markup] = [program.output, draft.prose(lesson.program.output_says)]
+    yield Block([program, *lines, below, draft.waiting(lesson.commit, "what it printed", printed)])
+    yield from parts.end(draft, lesson.checks, lesson.takeaway)
+
+
+def worked(draft: Draft) -> Parts:
+    """One case, term by term."""
+    lesson = draft.lesson(files.WorkedFile)
+    yield draft.heading(2, "Step by step")
+    for number, step in enumerate(lesson.steps, 1):
+        yield draft.heading(3, draft.folio.line(step.title), number)
+        yield from parts.section_body(draft, step)
+    yield from parts.end(draft, lesson.checks, lesson.takeaway)
+
+
+def why(draft: Draft) -> Parts:
+    """What the technique is for, what came before it, and which method to use when."""
+    lesson, folio = draft.lesson(files.WhyFile), draft.folio
+    yield from parts.sections(draft, [lesson.purpose], 3, "What it is for")
+    yield from parts.sections(draft, lesson.before, 3, "What came before")
+    yield from draft.passage("Which method, when", lesson.decisions_say)
+    decisions = [
+        [folio.line(decision.situation), draft.line(decision.use), _because(decision, draft)]
+        for decision in lesson.decisions
+    ]
+    yield Table(["Your situation", "Use", "Because"], decisions)
+    layouts, caption = plans.planned_rows(lesson, folio)
+    if layouts:
+        yield draft.heading(3, "The same at the size of real models")
+        yield Block([PLANNED])
+        yield Table(plans.LAYOUTS, layouts, caption)
+    for lead in filling("below decisions"):
+        yield from lead(draft)
+    yield from parts.sections(draft, lesson.when_not, 3, "When not to use it")
+    yield from parts.end(draft, lesson.checks, lesson.takeaway)
+
+
+def _because(decision: files.Decision, draft: Draft) -> Markup:
+    """The reason for a decision, with the verdict of its claim or a link to its run."""
+    because, folio = draft.line(decision.because), draft.folio
+    if decision.claim is None:
+        run = "The run" if folio.run(decision.run) else "skipped"
+        link = Markup('{} <a class="pb-opens" href="{}{}">{}</a>')
+        return link.format(because, folio.root, folio.place_of(decision.run), run)
+    claim = claims.verdict_row(decision.claim, folio, always_sides=False)
+    sides = Markup(" (predicted {}, observed {})" * claim.is_contrary)
+    return because + " Claim: " + claim.link + sides.format(claim.predicted, claim.observed)
+
+
+def challenge(draft: Draft) -> Parts:
+    """Problems to solve, each with its worked answer."""
+    lesson = draft.lesson(files.ChallengeFile)
+    yield draft.heading(2, "Problems")
+    for number, problem in enumerate(lesson.problems, 1):
+        title = draft.folio.line(problem.title)
+        yield from draft.passage(title, problem.situation, number, 3)
+        if problem.output:
+            yield programs.printed(problem.output, draft.folio)
+        yield from parts.item(draft, problem.item, "challenge")
+        yield reveal("The worked answer", problem.item, [draft.prose(problem.worked)])
+    yield from draft.passage("Where this leaves you", lesson.afterword)
+
+
+def experiment(draft: Draft) -> Parts:
+    """A task, hints, and a solution that waits for the answer to the page's question."""
+    lesson, folio = draft.lesson(files.ExperimentFile), draft.folio
+    is_late = lesson.asks_after_task
+    yield from parts.item(draft, None if is_late else lesson.commit, "commit")
+    yield from draft.passage("Problem", lesson.problem)
+    if lesson.output:
+        yield draft.heading(3, "What the run printed")
+        yield programs.printed(lesson.output, folio.for_runs([lesson.output]))
+    if lesson.issue:
+        yield from draft.passage("The issue", lesson.issue, level=3)
+    yield draft.heading(2, "Your task")
+    task: list[Element | Markup] = [draft.prose(lesson.task)]
+    if lesson.constraints:
+        task += [Markup("<p>Constraints:</p>"), draft.lines(lesson.constraints)]
+    yield Block(task)
+    yield from parts.item(draft, lesson.commit if is_late else None, "commit")
+    yield from parts.sections(draft, [lesson.refuted, lesson.restated], 3, after=lesson.commit)
+    if lesson.hints:
+        yield draft.heading(3, "Hints")
+        hints = [_hint(text, draft, number) for number, text in enumerate(lesson.hints, 1)]
+        yield draft.waiting(lesson.commit if lesson.restated else None, "hints", hints)
+    yield from _solution(lesson, draft)
+    for section in lesson.more:
+        after = None if section.commit or section.program else lesson.commit
+        yield from parts.sections(draft, [section], 2, after=after)
+    if bonus := lesson.bonus:
+        yield from draft.passage("Bonus", bonus.task)
+        yield _hint(bonus.hint, draft)
+        program = _code(bonus.listing, draft) if bonus.listing else ()
+        yield Fold(Markup("The answer"), [draft.prose(bonus.answer), *program], "pb-answer")
+
+
+def _hint(text: str, draft: Draft, number: int | None = None) -> Fold:
+    label = Markup(' <span class="pb-label">{}</span>').format(number) if number else ""
+    return Fold("Hint" + escape(label), [draft.prose(text)], "pb-hint")
+
+
+def _solution(lesson: files.ExperimentFile, draft: Draft) -> Parts:
+    """The parts of the solution that there are; each waits for the answer."""
+
+    def after_answer(title: str, content: Iterable[Element | Markup], level: int = 3) -> Parts:
+        if inside := [*content]:
+            heading = draft.heading(level, title)
+            yield draft.waiting(lesson.commit, title.lower(), [heading, *inside])
+
+    yield from after_answer("Solution", _code(lesson.solution, draft), 2)
+    yield from after_answer("What changed", _lines(lesson.what_changed, draft))
+    if lesson.compared:
+        yield from after_answer("Before and after", draft.table(lesson.compared, "What"))
+    yield from parts.sections(draft, [lesson.good_for], 3, after=lesson.commit)
+    yield from after_answer("Surprises", _lines(lesson.surprises, draft))
+    yield from after_answer("Claims of this page", draft.verdicts(lesson.claims))
+
+
+def _lines(texts: Sequence[str], draft: Draft) -> list[Element]:
+    return [draft.lines(texts)] if texts else []
+
+
+def _code(written: Listing, draft: Draft) -> Parts:
+    """A program with what it printed; one that is explained, closed."""
+    if isinstance(written, ExplainedProgram):
+        yield from draft.explained(written)
+    else:
+        program = draft.program(written)
+        yield from (program, program.output)
+
+
+def summary(draft: Draft) -> Parts:
+    """What to keep of each lesson of a topic, the figure of Learn, and the laws."""
+    topic, folio = draft.topic, draft.folio
+    lessons = {mode: written.model for mode, written in topic.lessons.items()}
+    yield Block([draft.prose(topic.file.summary)], "pb-lede pb-summary")
+    yield from (Block([text]) for text in draft.texts(topic.file.symbols))
+    first = lessons.get("learn")
+    if isinstance(first, files.LearnFile):
+        figure = parts.first_state(draft, topic.figures[f"learn#{first.figure}"])
+        yield figure
+        if figure.of.picture.play:
+            link = '<a href="learn.html#figure-{}">The figure with its other settings, on Learn</a>'
+            yield Aside(Markup(link).format(figure.of.id), "pb-meta pb-opens")
+    for mode, title in SUMMARIZED.items():
+        if mode in lessons:
+            yield draft.heading(2, title)
+            kept = draft.kept(lessons[mode])
+            yield kept if isinstance(kept, Element) else Block([kept])
+    yield draft.heading(2, "Laws, and what runs measured")
+    laws = claims.verdict_rows(topic.file.key_laws, folio)
+    yield claims.judged_table(laws, has_formula=True)

@@ -1,0 +1,21 @@
+"""Questions that check themselves."""
+
+from proofbook.runners.system.kinds import Fence, Kind
+
+KIND = Kind(
+    files={"topics/*/quiz*.yml": ".kinds:QuizFile"},  # with the models of all kinds
+    fences={"quiz": Fence(".kinds:QuizFence", ".fences:asked", parse=".fences:parsed")},
+    notes=".mistakes:notes",
+    mistakes=".mistakes:mistakes",
+    known={"item": ".mistakes:known"},
+    scripts={
+        "proofbook": "Question",
+        "schedule+kinds+question": "Question",
+        "pieces": "pieces pairs variants",
+        "numbers": "typed_field variants",
+        "asked": "Question",
+    },
+    shared_scripts=["schedule+kinds+question"],
+    styles={"asking": "predict order match faulty_line"},  # those of no plain kind
+    spoken={"kinds": "asking", "pieces": "pieces", "numbers": "numbers"},
+)

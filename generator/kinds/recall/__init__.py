@@ -1,0 +1,1 @@
+"""The questions of a topic again, each when it is due."""

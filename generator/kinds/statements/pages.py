@@ -1,0 +1,178 @@
+"""Sentences that people read: how each stands, its runs, and a program that repeats it."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from proofbook.generator.checks import claim_checks
+from proofbook.generator.content.book import Book
+from proofbook.generator.content.claim import Reference
+from proofbook.generator.content.exhibit import Listing
+from proofbook.generator.kinds.statements import statements
+from proofbook.generator.kinds.statements.statements import Statements
+from proofbook.generator.kinds.statements.words import Statement
+from proofbook.generator.pages.draft import Draft
+from proofbook.generator.pages.elements.element import (
+    Element,
+    Fold,
+    Heading,
+    ListOfLines,
+    NarrowingField,
+    Worded,
+)
+from proofbook.generator.pages.elements.programs import ListedProgram, listing
+from proofbook.generator.pages.sheets import EVIDENCE, Sheet
+from proofbook.generator.pages.views.claims import JudgedClaim, measured_by, verdict_row
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.printing.markdown import plain
+from proofbook.generator.printing.sources import command
+from proofbook.generator.values.verdicts import Judged
+
+_SENTENCE_ENDS = re.compile(r"(?<=[.?!])\s+(?=[A-Z`*\[{])")
+SHOWN = 2  # sentences of a correction; the rest is closed
+
+
+JUDGED = (
+    "Each is judged in the context of its source. “False” means that we know no conditions under "
+    "which it holds. “Too general” means that a run shows a case in which it fails. “Depends on "
+    "the implementation” means that libraries differ. “True” means that the run confirms it under "
+    "the conditions named. Where no run tests a statement, or where the runs came out otherwise, "
+    "the entry says so. Most have a short program that shows the effect on your machine."
+)
+RANKED = (
+    "We ranked these{} by judgement, asking two questions: who reads the statement, and what does "
+    "it cost to act on it where it fails, or is read too broadly? Each entry answers both."
+)
+
+
+@dataclass(frozen=True)
+class Standing(Worded):
+    """How a sentence stands on machines."""
+
+    verdict: str  # its own, or how their runs differ from that
+    machines: Sequence[str]  # none where it stands so on all
+
+
+@dataclass(frozen=True)
+class TestedStatement(Element):
+    """A sentence, how it stands, its correction, and folded what that rests on."""
+
+    said: Heading
+    standings: Sequence[Standing]
+    where: Markup
+    correction: Markup
+    regime: Markup
+    more: Markup  # of the correction
+    stakes: Markup
+    source: Reference | None
+    claim: JudgedClaim
+    runs: Sequence[tuple[str, str]]  # each with its address
+    verb: str
+    again: str  # the command that repeats them
+    program: ListedProgram | None  # that shows the effect; its title is what it uses
+    num_ranks: int
+    programs_need: Markup
+
+    def parts(self) -> Iterator[Element | Markup]:
+        """All but the evidence."""
+        yield from (self.said, *self.standings)
+        yield from (self.where, self.correction, self.regime, self.more, self.stakes)
+
+
+def sheets(book: Book) -> Iterator[Sheet]:
+    """The page of all statements, if there are some."""
+    if book.part(Statements):
+        title, source = "Common statements, tested", "content/statements.yml"
+        about = f"These are statements that people read about {book.home.subject}, in our words."
+        yield Sheet("retracted.md", "retracted", title, about, source, under=EVIDENCE)
+
+
+def retracted(draft: Draft) -> Iterator[Element | Markup]:
+    """The page of all statements; those that the home page names stand first."""
+    folio, first = draft.folio, draft.folio.book.home.statements
+    tested = draft.folio.book.part(Statements).values()
+    yield draft.opening(f"{draft.sheet.about} {JUDGED}")
+    link = Markup('<a class="pb-label" href="#{}">{}</a>')
+    links = [link.format(one.id, plain(folio.line(one.said))) for one in tested]
+    yield Fold(Markup("On this page"), [ListOfLines(links)], "pb-contents")
+    yield NarrowingField(Markup("Show statements that contain"), ".pb-statement", "statements")
+    is_ten = len(first) == 10
+    for place, sentence in enumerate(tested):
+        if first and not place:
+            title = "Ten common statements" if is_ten else "Common statements"
+            yield draft.heading(2, title, anchor="ten")
+            yield Markup(f"<p>{RANKED}</p>").format(" ten" * is_ten)
+        elif first and place == len(first):
+            yield draft.heading(2, "More statements", anchor="others")
+        yield _statement(sentence, draft)
+
+
+def _statement(sentence: Statement, draft: Draft) -> TestedStatement:
+    folio, book = draft.folio, draft.folio.book
+    claim = verdict_row(sentence.claim, folio)
+    first, *others = re.split(r"\n\s*\n", sentence.correction.strip())
+    sentences = _SENTENCE_ENDS.split(first)
+    more = [" ".join(sentences[SHOWN:]), *others]
+    runs = [run for run in map(book.run, claim.outcome.runs) if run]
+    path = sentence.program
+    program = book.run(path) if path else None
+    return TestedStatement(
+        draft.heading(3, folio.line(sentence.said), anchor=sentence.id, css="pb-sentence"),
+        _standings(sentence, folio),
+        folio.line(sentence.where),
+        folio.prose(" ".join(sentences[:SHOWN])),
+        folio.line(sentence.regime),
+        folio.prose("\n\n".join(filter(None, more))),
+        folio.line(sentence.stakes or ""),
+        book.references[sentence.source] if sentence.source else None,
+        claim,
+        [(name, folio.root + folio.place_of(name)) for name in claim.outcome.runs],
+        "Simulate" if {run.nature for run in runs} == {"simulated"} else "Measure",
+        command(claim.outcome.runs, measured_by(claim.outcome, folio), book.reference.name),
+        _listed(path, folio) if path else None,
+        program.world_size if program else 0,
+        folio.line(book.home.programs_need or ""),
+    )
+
+
+def _listed(path: str, folio: Folio) -> ListedProgram:
+    """The program of a run, which several sentences may share, and what it printed."""
+    sharing = (
+        other.uses for other in folio.book.part(Statements).values() if other.program == path
+    )
+    file = claim_checks.program_path(folio.book, path)
+    return listing(Listing(path=file, run=path, title=next(filter(None, sharing))), folio)
+
+
+def _standings(sentence: Statement, folio: Folio) -> list[Standing]:
+    """How the sentence stands on the machine of its runs and those that agree, then elsewhere.
+
+    A machine on which it is untested says nothing beside one on which it is.
+    """
+    here = folio.judged(sentence.claim)
+    own = folio.at_hand.judged(sentence.claim)  # where the reference stands in
+    outcomes: list[tuple[str | None, Judged]]
+    outcomes = [(measured_by(here, folio), here), (own.machine, own)]
+    for other, there in folio.other_outcomes.items():
+        if sentence.claim in there.judged_claims:
+            outcomes.append((other, there.judged_claims[sentence.claim]))
+    judged: dict[str, str] = {}
+    for machine, outcome in outcomes:
+        if machine:
+            judged.setdefault(machine, _standing(sentence, outcome))
+    first, *_ = judged.values()
+    by_standing: dict[str, list[str]] = {}
+    for machine, word in judged.items():
+        if word == first or word != "untested":
+            by_standing.setdefault(word, []).append(machine)
+    is_alike = len(by_standing) == 1
+    return [Standing(word, () if is_alike else names) for word, names in by_standing.items()]
+
+
+def _standing(sentence: Statement, outcome: Judged) -> str:
+    """How a sentence stands after its run: its verdict where the runs of a machine bear it out."""
+    if statements.judgement(sentence, outcome) == "untested":
+        return "untested"
+    return sentence.verdict if statements.bears_out(sentence, outcome) else "otherwise"
