@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -241,22 +240,14 @@ class Shelf:
 
 def published_references(pages: Mapping[str, TraceOnPage]) -> Iterator[Reference]:
     """Yield a `Reference` per published number that rows of the pages' traces are compared with."""
-    rows = (
-        row for name in published.COMPARISONS if name in pages for row in pages[name].runs.items()
-    )
-    for name, row in rows:
+    comparisons = (pages[name].runs for name in published.COMPARISONS if name in pages)
+    for name, row in (pair for runs in comparisons for pair in runs.items()):
         texts = {key: str(value) for key, value in row.settings.items()}
-        numbers: list[tuple[Any, ...]] = [
-            (kind, number, "bytes", texts["case"], f"{texts[f'field_{kind}']}.")
-            for kind, number in published.published_bytes_of(row)
-        ]
-        if isinstance(rate := row.settings.get("rate"), float):
-            says = f"{texts['unit']} of each device: {texts['model']}, {texts['devices']} devices."
-            numbers.append((None, rate, "plain", texts["title"], says))
-        for kind, number, unit, title, says in numbers:
+        for kind, size in published.published_bytes_of(row):
             yield Reference(
-                id=published.reference_of(name, kind), title=title, says=says, value=number,
-                unit=unit, where=texts.get("where", ""), url=texts.get("url", ""),
+                id=published.reference_of(name, kind), title=texts["case"], value=size,
+                says=f"{texts[f'field_{kind}']}.", unit="bytes", where=texts["where"],
+                url=texts["url"],
             )  # fmt: skip
 
 

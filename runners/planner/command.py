@@ -4,7 +4,8 @@
     plan check [NAME …]     the committed plans and comparisons, once more with today's code
 
 MODEL is a preset, a model's config.json, or MODULE:FUNCTION, which builds an nn.Module. Answers are
-closed forms; `--simulate N` simulates the first N layouts, as models of your own always are.
+closed forms; `--simulate N` simulates the first N layouts, as models of your own always are. The
+exit code is 0 where a layout fits, or the committed plans are the same, and else 1.
 """
 
 import argparse
@@ -44,8 +45,9 @@ from proofbook.runners.planner.answers.question import (
 from proofbook.runners.planner.answers.search import (
     BY_MEMORY,
     Shortlist,
+    bubble,
     choice_lines,
-    choose,
+    measured_first,
     shortlist,
     strategies,
     valid_strategies,
@@ -200,8 +202,7 @@ def _how_many(
     minima = how_many.least_devices(alone, cluster, memory)
     lines = [_title(question, asked, memory, is_open=True)]
     lines += how_many.least_lines(minima, memory)
-    _print(lines, [least.layout for least in minima], asked)
-    return 0
+    return _print(lines, minima, asked)
 
 
 def _search(question: Question, cluster: Cluster, memory: float, asked: argparse.Namespace) -> int:
@@ -214,16 +215,14 @@ def _search(question: Question, cluster: Cluster, memory: float, asked: argparse
         heads = ["it fits with:", *[""] * len(turned)]
         lines += [f"{head:<19}{what}" for head, what in zip(heads, turned, strict=False)]
     if fitting:
-        made = choose(fitting, cluster)
-        lines += [*choice_lines(made, memory), ""]
-        fitting = [*made.measured, *(a for a in made.fitting if a not in made.measured)]
+        lines += [*choice_lines(fitting, memory), ""]
+        fitting = measured_first(fitting)
     if asked.simulate and fitting:
         asked_of = [layout.answer.question for layout in fitting[: asked.simulate]]
         lines += _table(_simulated(asked_of, cluster, memory), len(asked_of))
     elif fitting:
         lines += _table(fitting, MOST_LISTED)
-    _print(lines, fitting or listed.smallest[:1], asked)
-    return 0 if listed.fitting else 1
+    return _print(lines, fitting or listed.smallest[:1], asked)
 
 
 def _verdict(listed: Shortlist, memory: float) -> str:
@@ -247,11 +246,11 @@ def _compare(question: Question, cluster: Cluster, memory: float, asked: argpars
     questions = [_on_mesh(question, name, cluster) for name in names]
     best = ordered([closed_form.answer(one) for one in questions], cluster, memory)
     lines = [_title(question, asked, memory), *_table(best, len(best))]
+    lines += [f"{a.strategy}: {what}" for a in best for what in bubble(a.answer.question)]
     if asked.simulate:
         some = _simulated([a.answer.question for a in best[: asked.simulate]], cluster, memory)
         lines, best = [*lines, "", "simulated:", *_table(some, len(some))], some
-    _print(lines, best, asked)
-    return 0
+    return _print(lines, best, asked)
 
 
 def _plan_own_model(
@@ -267,9 +266,8 @@ def _plan_own_model(
     best = _simulated(questions, cluster, memory)
     lines = [_title(question, asked, memory) + "; simulated"]
     if not asked.strategies and (fitting := [a for a in best if a.verdict == "fits"]):
-        lines += [*choice_lines(choose(fitting, cluster), memory), ""]
-    _print([*lines, *_table(best, len(best))], best, asked)
-    return 0
+        lines += [*choice_lines(fitting, memory), ""]
+    return _print([*lines, *_table(best, len(best))], best, asked)
 
 
 def _simulated(questions: Sequence[Question], cluster: Cluster, memory: float) -> list[Layout]:
@@ -299,10 +297,12 @@ def _need_torch(what: str) -> None:
         raise FixableError(f"{what} needs torch; run `make torch` once, and call .venv/bin/python")
 
 
-def _print(lines: list[str], layouts: Sequence[Layout], asked: argparse.Namespace) -> None:
+def _print(lines: list[str], layouts: Sequence[Layout], asked: argparse.Namespace) -> int:
+    """Print an answer, and return the exit code: whether any of its layouts fits."""
     if asked.json:
         lines = [json.dumps([layout.document() for layout in layouts], indent=1)]
     print("\n".join(lines))
+    return 0 if any(layout.verdict == "fits" for layout in layouts) else 1
 
 
 def _table(layouts: Sequence[Layout], most: int) -> list[str]:

@@ -9,7 +9,7 @@ import inspect
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 _WAIT = torch.ops._c10d_functional.wait_tensor.default
 _READ = torch.ops.aten._local_scalar_dense.default
@@ -44,16 +44,3 @@ class ValuelessMode(FakeTensorMode):
 
 _unwrapped: Any = inspect.unwrap(ValuelessMode.__torch_dispatch__)
 ValuelessMode.__torch_dispatch__ = _unwrapped  # type: ignore[method-assign]
-
-
-def formatted(tensor: FakeTensor, specification: str) -> str:
-    """Stands for `FakeTensor.__format__`: a single value is printed as the number it gives."""
-    if tensor.dim() or not specification:
-        return object.__format__(tensor, specification)
-    return format(tensor.item(), specification)
-
-
-def array_of(tensor: FakeTensor, *_: Any, **__: Any) -> Any:
-    """Stands for `FakeTensor.numpy`, which reads values."""
-    mode: Any = tensor.fake_mode
-    return mode.answer(array_of, (tensor,))

@@ -16,12 +16,3 @@ class AxisCalls(Record):
     num_ranks: int  # of the group
     count: int
     bytes: int  # payload, summed over the calls
-
-
-class PhaseCalls(AxisCalls):
-    """All calls of one collective in one group of ranks during the counted step.
-
-    Its axis is that of a named mesh, `all` for every rank, else `group`.
-    """
-
-    phase: str

@@ -1,13 +1,13 @@
 """The meter of a simulation: memory, FLOPs, collectives, and an allocator's events.
 
-In: the operations of a rank inside a fake mode. Out: what the memory meter gives; FLOPs by phase,
+In: the operations of a rank inside a fake mode. Out: what the memory meter gives; FLOPs,
 by the formulas of `torch.utils.flop_counter`, but half of what these count of causal attention;
 each collective's payload with the axis of the mesh that carries it; and the log of allocations and
 frees with the streams of an accelerator, which CUDA's allocator can replay.
 """
 
 import inspect
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +29,7 @@ from proofbook.runners.core.meters.collectives import (
 )
 from proofbook.runners.core.meters.memory import FakeMemoryMeter, local
 from proofbook.runners.simulate.caching_allocator import Allocate, AllocatorEvent, Free
-from proofbook.runners.simulate.log import RESHARDED, PhaseCalls
+from proofbook.runners.simulate.log import RESHARDED, AxisCalls
 
 _aten = torch.ops.aten
 # Operations for which torch registers no formula: attention as CPUs compute it, and one in place.
@@ -58,13 +58,18 @@ class Meter(FakeMemoryMeter):
         activation_axes: Sequence[str] = (),
         # FSDP allocates its copy of gradients where it allocates their sums.
         copies_on_reduce_stream: bool = False,
+        # How often what a phase of the counted step does occurs in a whole one.
+        times_of: Callable[[str], float] = lambda _: 1.0,
     ) -> None:
         super().__init__()
         self._meshes, self._activation_axes = meshes, activation_axes
         # A simulation has none of gloo's threads.
         self._gloo = SimpleNamespace(wait_until_idle=lambda: None)  # type: ignore[assignment]
-        self.flops: Counter[str] = Counter()  # of the counted step, by phase
-        self._payloads: defaultdict[tuple[str, str, int, str], list[int]] = defaultdict(list)
+        self.flops = 0.0  # of a whole step
+        self._times_of = times_of
+        # Of the calls of a whole step, by operation, axis and ranks, the number and the bytes.
+        self._calls: defaultdict[tuple[str, str, int], tuple[float, float]]
+        self._calls = defaultdict(lambda: (0.0, 0.0))
         self._is_activation = False
         self._copies_on_reduce_stream = copies_on_reduce_stream
         self._streams: dict[int, int] = {}  # of storages that another stream than 0 allocated
@@ -99,14 +104,15 @@ class Meter(FakeMemoryMeter):
                 flops = int(formula(*args, **kwargs, out_val=result))
                 names = [argument.name for argument in func._schema.arguments]
                 is_causal = {**dict(zip(names, args, strict=False)), **kwargs}.get("is_causal")
-                self.flops[self.phase] += flops // 2 if is_causal else flops
+                flops = flops // 2 if is_causal else flops
+                self.flops += flops * self._times_of(self.phase)
 
     def _count_call(self, name: str, args: Any) -> None:
         operation, group = OPERATIONS.get(name), process_group(args)
         if operation is not None:
-            num_ranks = group.size() if group else 1
-            key = (operation, self._axis(group), num_ranks, self.phase)
-            self._payloads[key].append(payload_bytes(args))
+            key = operation, self._axis(group), group.size() if group else 1
+            (count, size), times = self._calls[key], self._times_of(self.phase)
+            self._calls[key] = count + times, size + times * payload_bytes(args)
 
     def _axis(self, group: dist.ProcessGroup | None) -> str:
         if group is None:
@@ -154,18 +160,13 @@ class Meter(FakeMemoryMeter):
         if key is not None:
             self._streams[key] = stream
 
-    def calls(self) -> list[PhaseCalls]:
-        """A list of collectives' `PhaseCalls`: count, bytes by operation, axis, ranks and phase."""
+    def calls(self) -> list[AxisCalls]:
+        """The collectives of a whole step: count and bytes, by operation, axis and ranks."""
         return [
-            PhaseCalls(
-                operation=operation,
-                axis=axis,
-                num_ranks=num_ranks,
-                phase=phase,
-                count=len(payloads),
-                bytes=sum(payloads),
+            AxisCalls(
+                operation=name, axis=axis, num_ranks=num, count=round(count), bytes=round(size)
             )
-            for (operation, axis, num_ranks, phase), payloads in sorted(self._payloads.items())
+            for (name, axis, num), (count, size) in sorted(self._calls.items())
         ]
 
     def events(self) -> Iterator[AllocatorEvent]:

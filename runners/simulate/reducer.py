@@ -150,35 +150,3 @@ class Logger(_Silent):
 
     def __init__(self, reducer: Reducer) -> None:
         """Take the arguments of torch's logger; the reducer is not kept."""
-
-
-MOST_IN_FLIGHT = 2  # broadcasts at a time, as torch's own keeps them
-
-
-@torch.no_grad()
-def broadcast_coalesced(
-    group: dist.ProcessGroup, tensors: Sequence[Tensor], buffer_bytes: int, source: int = 0
-) -> None:
-    """As torch's own: broadcast flat buckets from `source`, two in flight, and copy them back."""
-    indices, _ = _compute_bucket_assignment_by_size(
-        list(tensors), [buffer_bytes], [False] * len(tensors)
-    )
-    in_flight: list[tuple[Tensor, list[Tensor]]] = []
-    for of_bucket in indices:
-        if len(in_flight) == MOST_IN_FLIGHT:
-            _copy_back(*in_flight.pop(0))
-        own = [tensors[index] for index in of_bucket]
-        rows = [tensor.contiguous().view(-1) for tensor in own]
-        flat = rows[0] if len(rows) == 1 else torch.cat(rows)
-        dist.broadcast(flat, group_src=source, group=group, async_op=True)
-        in_flight.append((flat, own))
-        del flat, rows
-    while in_flight:
-        _copy_back(*in_flight.pop(0))
-
-
-def _copy_back(flat: Tensor, tensors: list[Tensor]) -> None:
-    start = 0
-    for tensor in tensors:
-        tensor.copy_(flat.narrow(0, start, tensor.numel()).view_as(tensor))
-        start += tensor.numel()

@@ -24,7 +24,6 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from proofbook.runners.simulate import reducer
-from proofbook.runners.simulate.fake_mode import array_of, formatted
 
 Put = Callable[[Any, str, Any], None]  # lets a name of an owner be something else for now
 
@@ -41,13 +40,10 @@ def simulating_rank(rank: int, world_size: int, meshes: list[DeviceMesh]) -> Ite
         _put_meshes(put, meshes)
         put(dist, "Reducer", reducer.Reducer)
         put(dist, "Logger", reducer.Logger)
-        put(dist, "_broadcast_coalesced", reducer.broadcast_coalesced)
-        put(ddp, "_verify_param_shape_across_processes", lambda *_, **__: None)
+        for name in ("_sync_module_states", "_verify_param_shape_across_processes"):
+            put(ddp, name, lambda *_, **__: None)  # which sends values, and no step
         put(_fsdp_param, "_chunk_with_empty", LazyChunks)
         put(nn.Module, "_apply", _applied(nn.Module._apply))
-        put(FakeTensor, "numpy", array_of)
-        put(FakeTensor, "__format__", formatted)
-        put(FakeTensor, "__deepcopy__", _deepcopy)
         try:
             yield
         finally:
@@ -85,13 +81,6 @@ class LazyChunks:
         if length <= 0:
             return self._tensor.new_empty(0)
         return self._tensor.narrow(self._dim, start, length)
-
-
-def _deepcopy(tensor: FakeTensor, memo: dict[int, Any]) -> Any:
-    """Stands for `__deepcopy__`, which would copy the real storage of a known value."""
-    if tensor.constant is None:
-        return torch.Tensor.__deepcopy__(tensor, memo)  # type: ignore[no-untyped-call]
-    return memo.setdefault(id(tensor), tensor.clone())
 
 
 def _put_meshes(put: Put, meshes: list[DeviceMesh]) -> None:

@@ -187,7 +187,7 @@ PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
 
 def test_what_is_computed_of_published_rates_is_not_said_to_be_simulated(real):
     text = Folio(Evidence(real), Evidence(real))
-    link = str(text.expression("plan_steps.a100.ranks[0].measures.num_rows"))
+    link = str(text.expression("plan_order.a100.ranks[0].measures.num_rows"))
     assert "pb-computed" in link
     assert "pb-nature" not in link
     assert not popovers_of(text.sources.block())[0].nature

@@ -18,7 +18,7 @@ from proofbook.runners.planner.answers import closed_form, device_memory
 from proofbook.runners.planner.answers.answer import (
     Layout,
     PlanAnswer,
-    answers_of,
+    answer_of,
     needs,
 )
 from proofbook.runners.planner.answers.answer import verdict as answer_verdict
@@ -105,7 +105,8 @@ def test_closed_forms_are_near_the_rows_of_committed_grids(preset):
     But for free segments that no block fits into.
     """
     offs, low = list[float](), list[float]()
-    for answer in answers_of(read_grid(PLANS / f"{preset}.json")).values():
+    grid = read_grid(PLANS / f"{preset}.json")
+    for answer in (answer_of(row, grid) for row in grid.rows):
         compare(answer.question, answer.ranks[-1])
         formed = closed_form.answer(answer.question)
         held, its = (max(r.reserved_bytes for r in one.ranks) for one in (answer, formed))

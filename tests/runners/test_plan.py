@@ -23,7 +23,7 @@ from proofbook.runners.planner.simulated.updates import RankOptimizer
 from proofbook.runners.system.book import ROOT
 from tests.conftest import wait_until
 from tests.processes import marked
-from tests.runners.questions import GPT, LLAMA, asked, changed, simulated
+from tests.runners.questions import GPT, LLAMA, asked, by_forms, changed, simulated
 
 DEEP = changed(LLAMA, num_layers=4)
 GPT_TIED = changed(GPT, num_layers=4, has_tied_embeddings=True)
@@ -213,7 +213,7 @@ def test_what_was_answered_once_is_read(monkeypatch, tmp_path):
 
     def simulate(questions, num_workers):
         asked_of.extend(questions)
-        return [PlanAnswer(question=one, reason="not today", seconds=0) for one in questions]
+        return by_forms(questions)
 
     monkeypatch.setattr(cache, "answers", simulate)
     monkeypatch.setattr(cache, "CACHE", tmp_path / "plans")
@@ -276,6 +276,20 @@ def test_a_device_without_bf16_trains_in_autocast_and_nothing_else_is_advised(ca
     lines = plan(capsys, "for", "llama-1b", "--gpu", "T4", "--devices", "1", code=1)
     assert " autocast, adam" in lines[0]
     assert not any("bf16" in line for line in lines)
+
+
+def test_the_exit_code_says_whether_a_named_layout_fits(capsys):
+    words = [*GPT2, "--devices", "4", "--strategies"]
+    plan(capsys, *words, "ddp,fsdp", "--memory", "8", code=0)  # fsdp does
+    plan(capsys, *words, "ddp", "--memory", "2", code=1)
+
+
+def test_a_named_pipeline_with_too_few_microbatches_is_told(capsys):
+    words = [*GPT2, "--devices", "4", "--strategies", "1f1b", "--global-batch", "16"]
+    *_, last = plan(capsys, *words, "--microbatch", "4", "--sequence", "64")
+    assert last.startswith("fits")
+    *_, last = plan(capsys, *words, "--microbatch", "8", "--sequence", "64")
+    assert last.startswith("1f1b: 2 microbatches: at most 2 of the 4 ranks of the pipeline")
 
 
 def test_zero3_is_fsdp(capsys):

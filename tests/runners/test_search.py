@@ -20,9 +20,9 @@ from proofbook.runners.planner.answers.question import (
 from proofbook.runners.planner.answers.search import (
     TO_MEASURE,
     choice_lines,
-    choose,
     shortlist,
     strategies,
+    to_measure,
     valid_strategies,
 )
 from tests.runners.questions import asked, by_forms
@@ -92,9 +92,41 @@ def test_the_sending_of_every_axis_has_to_be_hidden():
     assert whole.bounds.within > whole.bounds.computing
     assert not whole.is_hidden
     again = on(question, "fsdp", slow, checkpointing="all", global_batch=64)
-    assert not again.priority.is_link_bound or again.bounds.sending > again.bounds.computing
-    assert whole.priority.is_link_bound
+    assert not again.priority.is_stalled or again.bounds.sending > again.bounds.computing
+    assert whole.priority.is_stalled
     assert on(question, "1f1b", slow, checkpointing="all").priority < whole.priority
+
+
+def test_a_pipeline_with_fewer_microbatches_than_ranks_comes_last_and_is_told_what_gives_more():
+    """A step of two equal stages with one microbatch takes twice its work: half of it is idle."""
+    question, cluster = single("llama-13b", global_batch=16), Cluster(1, 8, *RATES)
+    whole, starved = (
+        on(question, name, cluster, microbatch=size)
+        for name, size in (("fsdp", 1), ("1f1b.2+zero1.4", 4))
+    )
+    again = on(question, "fsdp", cluster, checkpointing="all")
+    assert starved.bounds.computing > 1.9 * whole.bounds.computing
+    assert whole.priority < again.priority < starved.priority
+    lines = choice_lines([starved], 80 * GIB)
+    idle = "  1 microbatch: at most 1 of the 2 ranks of the pipeline computes at once; "
+    assert f"{idle}--microbatch 2 gives each rank one" in lines
+    enough = on(question, "1f1b.2+zero1.4", cluster, microbatch=2)
+    assert not enough.priority.is_stalled
+    single_sample = on(question, "1f1b.4+zero1.2", cluster, microbatch=2, global_batch=4)
+    lines = choice_lines([single_sample], 80 * GIB)
+    assert any(line.endswith("--global-batch 16 gives each rank one") for line in lines)
+
+
+def test_no_device_trains_more_tokens_in_a_second_than_its_rate_allows():
+    """Six operations for each weight and token, and those of attention, at the highest rate."""
+    question, cluster = single("llama-13b", global_batch=16), Cluster(1, 8, *RATES)
+    (line,) = (line for line in choice_lines([on(question, "fsdp", cluster)], GIB)
+               if "tokens a second" in line)  # fmt: skip
+    rate = float(line.partition("at most ")[2].split()[0].replace(",", ""))
+    shape = question.model.architecture
+    weights = 6 * (shape.num_parameters - shape.embedding_parameters)
+    attention = 6 * shape.num_layers * shape.hidden_size * 4096
+    assert rate == pytest.approx(RATES[0] / (weights + attention), rel=0.02)
 
 
 # --- the search
@@ -164,22 +196,23 @@ def test_a_batch_that_no_strategy_divides_is_refused():
 def test_beyond_the_size_for_which_the_order_is_known_none_is_said(devices):
     cluster, names = Cluster(devices // 8, 8, *RATES), ("fsdp", "zero1", "ddp-view", "fsdp-keep")
     formed = by_forms([asked(name, devices, global_batch=devices) for name in names])
-    made = choose(layouts(formed, cluster, 80 * GIB), cluster)
-    assert made.is_ordered == (devices == KNOWN_TO)
-    if made.is_ordered:
+    fitting = layouts(formed, cluster, 80 * GIB)
+    measured = to_measure(fitting)
+    assert {one.strategy for one in measured} == {"ddp-view", "zero1", "fsdp-keep"}
+    if devices == KNOWN_TO:
         heads = ["try first:", "measure beside it:", "measure beside it:"]
-        assert [one.strategy for one in made.measured] == ["ddp-view", "zero1", "fsdp-keep"]
+        assert [one.strategy for one in measured] == ["ddp-view", "zero1", "fsdp-keep"]
     else:
         heads = ["measure:"] * 3
-        assert made.fitting == sorted(made.fitting, key=lambda one: one.needed_bytes)
-    lines = choice_lines(made, 80 * GIB)
-    for head, one in zip(heads, made.measured, strict=True):
+        assert measured == sorted(measured, key=lambda one: one.needed_bytes)
+    lines = choice_lines(fitting, 80 * GIB)
+    for head, one in zip(heads, measured, strict=True):
         assert f"{head:<19}{one.strategy}, microbatch 1" in lines
 
 
 def test_for_one_device_no_cluster_is_named():
     listed = shortlist(single("gpt2-124m", sequence=1024), Cluster(1, 1, *RATES), 80 * GIB)
-    lines = choice_lines(choose(listed.fitting, Cluster(1, 1, *RATES)), 80 * GIB)
+    lines = choice_lines(listed.fitting, 80 * GIB)
     assert lines[0] == f"{'try first:':<19}single, microbatch 1"
     assert not any("cluster" in line for line in lines)
 
@@ -190,14 +223,16 @@ def test_for_one_device_no_cluster_is_named():
 def test_fewer_devices_than_the_smallest_number_do_not_fit():
     node, memory = Cluster(1, 8, *RATES), 80 * GIB
     found = least_devices(single("llama-13b"), node, memory)
-    assert [one.devices for one in found] == sorted(one.devices for one in found)
-    assert {one.layout.verdict for one in found} == {"fits"}
-    alone = [one for one in found if one.layout.strategy in ("zero1", "fsdp", "tp-sp")]
+    assert [one.cluster.num_devices for one in found] == sorted(
+        one.cluster.num_devices for one in found
+    )
+    assert {one.verdict for one in found} == {"fits"}
+    alone = [one for one in found if one.strategy in ("zero1", "fsdp", "tp-sp")]
     assert alone
     for one, how in product(alone, ("none", "selective", "all")):
-        half = node.with_devices(one.devices // 2)
-        question = single("llama-13b", global_batch=one.devices)
-        less = on(question, one.layout.strategy, half, checkpointing=how)
+        half = node.with_devices(one.cluster.num_devices // 2)
+        question = single("llama-13b", global_batch=one.cluster.num_devices)
+        less = on(question, one.strategy, half, checkpointing=how)
         assert layout_of(less.answer, half, memory).verdict != "fits"
 
 
@@ -205,6 +240,15 @@ def changes_of(question, cluster, memory):
     return changes_that_fit(
         question, cluster, memory, shortlist(question, cluster, memory).smallest
     )
+
+
+def test_a_microbatch_that_is_too_large_is_told_first():
+    """Alone where that is enough; nobody shortens samples to keep a microbatch."""
+    small, one = Cluster(1, 1, *RATES), {"microbatch": 8, "global_batch": 8}
+    (line,) = changes_of(single("llama-1b", **one), small, 40 * GIB)
+    assert line.startswith("--microbatch 1: single, microbatch 1")
+    said = changes_of(single("llama-1b", **one), small, 20 * GIB)
+    assert all(line.startswith("--microbatch 1 --") for line in said)
 
 
 def test_a_setting_that_turns_a_no_is_named():

@@ -48,7 +48,12 @@ def test_peaks_and_payloads_are_those_of_real_ranks(program, ranks):
     seen = judged(wrapped.seen_by_operations, ranks, program)
     logs = logs_of(program, ranks)
     assert [one.peak_bytes for one in logs] == pytest.approx(peaks_of(seen), rel=0.01)
-    large = [[call for call in one.calls if call.num_bytes > OF_DDP_BYTES] for one in seen]
+    # Before its first step DDP broadcasts the model, which no simulation does.
+    large = [
+        [call for call in one.calls
+         if call.num_bytes > OF_DDP_BYTES and call.operation != "broadcast"]
+        for one in seen
+    ]  # fmt: skip
     called = [summed((one.operation, 1, one.num_bytes) for one in calls) for calls in large]
     assert [calls_of(one) for one in logs] == called
     if program is wrapped.ring:
@@ -71,7 +76,7 @@ def test_flops_are_those_of_torchs_own_counter():
     with FlopCounterMode(display=False) as counter:
         wrapped.layers(EVEN)(torch.randn(BATCH, EVEN[0])).square().mean().backward()
     flops = logs_of(wrapped.ddp, 2)[0].flops
-    assert sum(flops.values()) == 2 * NUM_STEPS * counter.get_total_flops()
+    assert flops == 2 * NUM_STEPS * counter.get_total_flops()
 
 
 def test_results_are_in_the_order_of_the_jobs():

@@ -37,7 +37,7 @@ def test_a_trace_has_a_digest_and_survives_writing_and_reading(tmp_path):
         ("reference-cpu-2c/ddp", "run ddp --as-reference --full"),
         ("cpu-1c-ea2ab3/machine", "run ddp --force"),
         ("plans/llama-8b", "plan check llama-8b --write"),
-        ("planner/plan_steps", "plan check plan_steps --write"),
+        ("planner/plan_order", "plan check plan_order --write"),
     ],
 )
 def test_a_file_that_is_missing_or_cut_says_how_to_bring_it_back(tmp_path, file, command):

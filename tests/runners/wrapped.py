@@ -121,5 +121,5 @@ def _log(given):
         dist.init_process_group()
         program(SimpleNamespace(rank=rank, world_size=world_size))
         return SimpleNamespace(
-            peak_bytes=meter.memory(None).peak_bytes, calls=meter.calls(), flops=+meter.flops
+            peak_bytes=meter.memory(None).peak_bytes, calls=meter.calls(), flops=meter.flops
         )

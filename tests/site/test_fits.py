@@ -20,6 +20,10 @@ from tests.conftest import ROOT
 pytestmark = pytest.mark.browser
 
 NUM_DRAWS, MEMORIES = 400, (16e9, 80e9, 640e9)
+ONE_PART = {  # of layers with one part each
+    "state_heads": 64, "state_head_size": 64, "state_size": 128, "state_groups": 8, "conv_size": 4,
+    "activation": "relu2", "num_experts": 128, "num_active_experts": 6, "latent_size": 1024,
+}  # fmt: skip
 ASK = """questions => questions.map(({ model, strategy, ...rest }) => {
     const { law } = proofbook;
     const architecture = new law.Architecture(model.architecture);
@@ -44,6 +48,8 @@ def _drawn(draw, written):
     """A question of the form's own settings, about a preset of other sizes."""
     shape = draw.choice([*model_presets().values()]).architecture.model_dump()
     shape |= {"num_layers": draw.randint(1, 90), "vocabulary": draw.randint(1_000, 300_000)}
+    if draw.random() < 0.1:
+        shape |= ONE_PART | {"pattern": "".join(draw.choices("M*-E", k=shape["num_layers"]))}
     count = 2 ** draw.randint(0, 7)
     name = draw.choice([*written["strategies"]]) if count > 1 else "single"
     training = {"sequence": 2 ** draw.randint(8, 14), "microbatch": draw.randint(1, 4)}

@@ -5,9 +5,8 @@ number of devices what strategies need; and the layouts that a lesson names. Wha
 the command answers, by closed forms.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -28,9 +27,8 @@ from proofbook.generator.printing.markdown import plain
 from proofbook.generator.values import units
 from proofbook.generator.values.filters import each, largest
 from proofbook.generator.values.units import Unit
-from proofbook.generator.values.value import Value, computed
-from proofbook.runners.planner.answers.answer import PlanAnswer, answers_of, needs
-from proofbook.runners.planner.answers.plan_grid import named_rows
+from proofbook.generator.values.value import Value, computed, numeric
+from proofbook.runners.planner.answers.plan_grid import Grid, GridRow, experiment_of, named_rows
 from proofbook.runners.planner.answers.published import PEAKS
 from proofbook.runners.planner.layouts_named import planned as planned_in
 
@@ -41,14 +39,6 @@ BY_LAW = {
 }  # fmt: skip
 LAYOUTS = "Layout", "#A rank needs", *(f"#{measure}" for measure in BY_LAW), "#Other layouts"
 Parts = Iterator[Element | Markup]
-
-
-class Setting(NamedTuple):
-    """What tells the rows of a strategy apart, beside recomputation and microbatch."""
-
-    devices: int
-    sequence: int
-    optimizer: str
 
 
 @dataclass(frozen=True)
@@ -63,77 +53,51 @@ class PlanOpening(Element):
     order: Markup  # the title of the table of clusters, if there is one
 
 
-class Plans:
-    """The committed plans of one model on one page."""
-
-    def __init__(self, name: str, folio: Folio) -> None:
-        """Keep a model's runs, answers and settings; expressions call its plans by `name`."""
-        trace = folio.book.traces[name]
-        assert trace.grid is not None
-        self.name, self.grid, self.runs = name, trace.grid, trace.trace.runs
-        self.folio, self.plan = folio, _written(folio)
-        self.answers = answers_of(self.grid)
-        states = ((name, row.state) for name, row in named_rows(self.grid).items())
-        self.settings = {
-            name: Setting(state.devices, state.sequence, state.optimizer) for name, state in states
-        }
-
-    def options(self, setting: Setting) -> list[str]:
-        """The words of a setting: mesh, sequence, optimizer."""
-        optimizer = self.plan.words.optimizer.get(setting.optimizer, setting.optimizer)
-        per_node = min(setting.devices, self.plan.per_node)
-        mesh = f"{setting.devices // per_node} × {per_node}"
-        return [mesh, f"{setting.sequence:,} tokens", plain(self.folio.line(optimizer))]
-
-    def shared(self, setting: str) -> Markup:
-        """A setting that all runs of the model have."""
-        usual = f"{self.name}.{next(iter(self.runs))}"
-        return self.folio.printed(self.folio.reading(usual, "settings", setting))
-
-    def path(self, answer: PlanAnswer) -> str:
-        """The path of the run that holds an answer: `plan_llama_8b.fsdp_on_8`."""
-        name = next(name for name, other in self.answers.items() if other is answer)
-        return f"{self.name}.{name}"
-
-    def label(self, answer: PlanAnswer) -> str:
-        """An answer's layout in words: what each axis does, over how many ranks if several."""
-        words, parts, axes = self.plan.words, answer.question.strategy.name.split("+"), []
-        for part in parts:
-            axis, *sizes = part.split(".")
-            word = words.strategies.get(axis, axis)
-            has_sizes = sizes and len(parts) + len(sizes) > 2
-            axes.append(f"{word}\u00a0({' × '.join(sizes)})" if has_sizes else word)
-        training = answer.question.training
-        own = [words.checkpointed] if training.checkpointing != "none" else []
-        if training.microbatch != self.grid.microbatch:
-            own.append(f"microbatch\u00a0{training.microbatch}")
-        return ", ".join([" × ".join(axes), *own])
-
-    def needs(self, answer: PlanAnswer) -> Markup:
-        """What the rank with the highest demand needs of its device."""
-        return self.folio.printed(_largest(self.path(answer), "needed_bytes", self.folio))
+def _grid(experiment: str, folio: Folio) -> Grid:
+    grid = folio.book.traces[experiment].grid
+    assert grid is not None
+    return grid
 
 
-def _largest(path: str, measure: str, folio: Folio) -> Value | None:
+def _layout(row: GridRow, grid: Grid, folio: Folio) -> str:
+    """A row's layout in words: what each axis does, over how many ranks if several."""
+    words, parts, axes = _written(folio).words, row.strategy.split("+"), []
+    for part in parts:
+        axis, *sizes = part.split(".")
+        word = words.strategies.get(axis, axis)
+        has_sizes = sizes and len(parts) + len(sizes) > 2
+        axes.append(f"{word}\u00a0({' × '.join(sizes)})" if has_sizes else word)
+    own = [words.checkpointed] if row.state.checkpointing != "none" else []
+    if row.state.microbatch != grid.microbatch:
+        own.append(f"microbatch\u00a0{row.state.microbatch}")
+    return ", ".join([" × ".join(axes), *own])
+
+
+def _shared(grid: Grid, setting: str, folio: Folio) -> Markup:
+    """A setting that all runs of a model have."""
+    usual = f"{experiment_of(grid.preset)}.{next(iter(named_rows(grid)))}"
+    return folio.printed(folio.reading(usual, "settings", setting))
+
+
+def _largest(path: str, measure: str, folio: Folio) -> Value:
     measures = f"measures.{measure}"
-    return folio.reading(path, "ranks", by=lambda ranks: largest(each(ranks, measures)))
+    value = folio.reading(path, "ranks", by=lambda ranks: largest(each(ranks, measures)))
+    assert value is not None
+    return value
 
 
-def _computed(
-    number: float, unit: Unit, formula: str, path: str, rates: Iterable[str], folio: Folio
-) -> Markup:
+def _computed(number: float, unit: Unit, formula: str, path: str, folio: Folio) -> Markup:
     """What a formula makes of a simulated layout, with what it was made from."""
-    of_plan = [_largest(path, measure, folio) for measure in ("flops", "sent_bytes")]
-    inputs = tuple(filter(None, [*of_plan, *map(folio.value, rates)]))
+    inputs = tuple(_largest(path, measure, folio) for measure in ("flops", "sent_bytes"))
     return folio.show(computed(number, unit, formula, inputs))
 
 
 def named(run: str, folio: Folio) -> str:
     """A plan by its layout, its model and its devices."""
-    name, _, row = run.partition(".")
-    plans = Plans(name, folio)
-    layout = plans.label(plans.answers[row])
-    return f"{layout}, {plans.grid.title}, {plans.settings[row].devices} devices"
+    name, _, own = run.partition(".")
+    grid = _grid(name, folio)
+    row = named_rows(grid)[own]
+    return f"{_layout(row, grid, folio)}, {grid.title}, {row.state.devices} devices"
 
 
 def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
@@ -151,7 +115,7 @@ def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
         rows[run] = [
             text.format(folio.line(uses[run]), folio.place_of(run), named(run, folio), sequence),
             folio.printed(_largest(run, "needed_bytes", folio)),
-            *(_computed(num, unit, what, run, (), folio) for num, (what, unit) in numbers),
+            *(_computed(num, unit, what, run, folio) for num, (what, unit) in numbers),
             counted(len(planned.others)),
         ]
     return list(rows.values()), folio.caption
@@ -160,11 +124,10 @@ def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
 def _models(folio: Folio) -> Iterator[Row]:
     model = Markup('<a class="pb-label" href="{}">{}</a>')
     for name in _written(folio).models:
-        plans, page = Plans(name, folio), folio.book.traces[name].page
-        settings = sorted(set(plans.settings.values()))
-        devices = " · ".join(dict.fromkeys(str(own.devices) for own in settings))
-        title = model.format(page, plans.grid.title)
-        yield [title, plans.shared("num_parameters"), label(devices), counted(len(plans.answers))]
+        grid, page = _grid(name, folio), folio.book.traces[name].page
+        devices = " · ".join(map(str, sorted({row.state.devices for row in grid.rows})))
+        number = _shared(grid, "num_parameters", folio)
+        yield [model.format(page, grid.title), number, label(devices), counted(len(grid.rows))]
 
 
 def former(book: Book, path: str) -> Sequence[str]:
@@ -189,15 +152,7 @@ def sheets(book: Book) -> Iterator[Sheet]:
         assert on_page.grid is not None
         title = plan.model_title.replace("{model}", on_page.grid.title)
         path = on_page.page.replace(".html", ".md")
-        yield Sheet(
-            path,
-            "planned",
-            title,
-            plan.about,
-            of=name,
-            under=PLAN,
-            is_recorded=True,
-        )
+        yield Sheet(path, "planned", title, plan.about, of=name, under=PLAN, is_recorded=True)
 
 
 def plan(draft: Draft) -> Parts:
@@ -248,55 +203,62 @@ def _order(order: OrderPart, draft: Draft) -> Parts:
     yield Fold(title, [Aside(caption, "pb-caption"), table], anchor="clusters", is_found=True)
     yield Block([draft.prose(order.unknown)])
     yield from draft.passage("What was compared, and how", order.selection)
-    steps = folio.book.traces["plan_steps"].trace.runs.items()
+    steps = folio.book.traces["plan_order"].trace.runs.items()
     names = [name for name, run in steps if "num_rows" in run.ranks[0].measures]
     measures = "num_rows", "num_possible"
     rows = [
         [name.upper(), *(
-            folio.printed(folio.reading(f"plan_steps.{name}", "ranks", 0, "measures", measure))
+            folio.printed(folio.reading(f"plan_order.{name}", "ranks", 0, "measures", measure))
             for measure in measures
         )]
         for name in names
     ]  # fmt: skip
     titles = ["Device", "#Published steps", "#Not shorter than the bound"]
     yield Table(titles, rows, anchors=names, head_css="pb-label")
-    claims = [*groups.get("plan_order", ()), *groups.get("plan_steps", ())]
-    yield from proofs(claims, draft.gathered.claim_lessons, folio)
+    yield from proofs([*groups.get("plan_order", ())], draft.gathered.claim_lessons, folio)
 
 
 def planned(draft: Draft) -> Parts:
     """The page of a model's plans."""
     folio, own, name = draft.folio, _written(draft.folio), draft.sheet.of
     folio.unmarked = "simulated"  # the page says it once, of all its numbers
-    plans, order = Plans(name, folio), _order_in(folio)
-    facts = {name: plans.shared(name) for name in ("num_parameters", "microbatch")}
-    precision = own.words.precision[plans.grid.rows[0].state.precision]
+    grid, order = _grid(name, folio), _order_in(folio)
+    facts = {name: _shared(grid, name, folio) for name in ("num_parameters", "microbatch")}
+    precision = own.words.precision[grid.rows[0].state.precision]
     yield PlanOpening(
         [folio.book.traces[other] for other in own.models], name, folio.root,
         [draft.prose(own.opening), *([draft.prose(order.short)] if order else [])],
         {**facts, "precision": folio.line(precision)},
         folio.line(order.table) if order else Markup(),
     )  # fmt: skip
-    names, *columns = zip(*_named(plans), strict=True)
+    names, *columns = zip(*_named(grid, folio), strict=True)
     yield draft.heading(2, "What each layout needs")
     yield Block([draft.prose(own.compared)])
     yield Table(["Layout, and its run", "#Needs"], [*zip(*columns, strict=True)], anchors=[*names])
-    if int(plans.grid.architecture["num_experts"]) > 1:
+    if int(grid.architecture["num_experts"]) > 1:
         yield from draft.passage("Experts", own.experts)
     again = Markup(
         "To repeat these simulations: <code>.venv/bin/python -m runners plan check {}</code>"
     )
-    yield Aside(again.format(plans.grid.preset))
+    yield Aside(again.format(grid.preset))
     if claims := draft.gathered.claim_groups.get(name):
         yield draft.heading(2, "Claims about these plans")
         yield from proofs(claims, draft.gathered.claim_lessons, folio)
 
 
-def _named(plans: Plans) -> Iterator[tuple[str, Markup, Markup]]:
+def _named(grid: Grid, folio: Folio) -> Iterator[tuple[str, Markup, Markup]]:
     """Every row of the grid by its setting, the smallest first: where links to its run lead."""
     both = Markup('<span class="pb-label">{}</span><br><small><code>{}</code></small>')
-    pairs = plans.answers.items()
-    for name, answer in sorted(pairs, key=lambda pair: (plans.settings[pair[0]], needs(pair[1]))):
-        words = " · ".join([plans.label(answer), *plans.options(plans.settings[name])])
-        path = breakable(f"{plans.name}.{name}")
-        yield name, both.format(words, path), plans.needs(answer)
+    own, experiment = _written(folio), experiment_of(grid.preset)
+    rows = [
+        (row.state, _largest(f"{experiment}.{name}", "needed_bytes", folio), name, row)
+        for name, row in named_rows(grid).items()
+    ]
+    rows.sort(key=lambda row: (row[0].devices, row[0].sequence, row[0].optimizer, numeric(row[1])))
+    for state, needs, name, row in rows:
+        per_node = min(state.devices, own.per_node)
+        mesh = f"{state.devices // per_node} × {per_node}"
+        optimizer = plain(folio.line(own.words.optimizer.get(state.optimizer, state.optimizer)))
+        setting = [mesh, f"{state.sequence:,} tokens", optimizer]
+        words = " · ".join([_layout(row, grid, folio), *setting])
+        yield name, both.format(words, breakable(f"{experiment}.{name}")), folio.printed(needs)

@@ -42,6 +42,7 @@ function turns() {
   const changes = choices.flatMap((one) => others(one).map((option) => ({ one, option, how: fields(option) })));
   const chosen = field("strategy");
   if (field("devices").value > 1) others(chosen).forEach((option) => changes.push({ one: chosen, option, strategy: option.value }));
+  if (field("microbatch").value > 1) changes.push({ one: field("microbatch"), option: { text: said.microbatch }, microbatch: 1 });
   const pairs = changes.flatMap((a, at) => changes.slice(at).filter(({ one }) => one !== a.one).map((b) => [a, b]));
   const both = (several) => Object.assign({}, ...several, { how: Object.assign({}, ...several.map(({ how }) => how)) });
   const fitting = (tried) => tried.filter((several) => isFit(both(several)));

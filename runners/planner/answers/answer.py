@@ -53,7 +53,6 @@ class PlanAnswer(Record):
     reason: str | None = None
     ranks: list[GridRank] = []
     seconds: float  # of the simulation
-    has_failed: bool = False  # by an error, and not since this model or mesh does not allow it
     is_simulated: bool = True  # else by closed forms
 
     @property
@@ -113,11 +112,6 @@ def rivals(name: str, grid: Grid) -> dict[str, GridRow]:
         for other, row in by_name.items()
         if row.state.model_copy(update=free) == same and row.global_batch == mine.global_batch
     }
-
-
-def answers_of(grid: Grid) -> dict[str, PlanAnswer]:
-    """Every row as an answer, by the name of its run."""
-    return {name: answer_of(row, grid) for name, row in named_rows(grid).items()}
 
 
 # --- layouts on a cluster

@@ -44,7 +44,7 @@ class Architecture(Record):
     context_length: Count  # most positions; with learned positions also the rows of their embedding
     positions: Literal["learned", "rotary"]
     # with the `glu` ones the first matrix is two, one of which gates the other
-    activation: Literal["gelu", "gelu_tanh", "swiglu", "geglu", "clamped_swiglu"]
+    activation: Literal["gelu", "gelu_tanh", "relu2", "swiglu", "geglu", "clamped_swiglu"]
     norm: Literal["layernorm", "rmsnorm"]
     has_bias: bool  # linear layers have biases (norms of the kind `layernorm` always do)
     has_tied_embeddings: bool  # the logits use the embedding's matrix
@@ -72,6 +72,15 @@ class Architecture(Record):
     num_dense_layers: int = _rare(0)  # the first ones, which have one network and no experts
     dense_size: int = _rare(0)  # width of that network
     expert_step: Count = _rare(1)  # of the other layers, each n-th, counted from 1, has experts
+    # the only part of each layer, in models whose layers have one: M a state space (Mamba-2),
+    # * attention, - a network, E experts
+    pattern: str = _rare("")
+    state_heads: int = _rare(0)  # of a state space
+    state_head_size: int = _rare(0)  # elements of one head, of which each has a state
+    state_size: int = _rare(0)  # elements of the state of one
+    state_groups: int = _rare(0)  # of heads that share what is written to and read from states
+    conv_size: int = _rare(0)  # tokens of the convolution before
+    latent_size: int = _rare(0)  # elements of what experts compute with; 0 for the hidden size
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
@@ -81,6 +90,8 @@ class Architecture(Record):
             raise ValueError(f"{self.num_kv_heads} heads of keys do not divide {self.num_heads}")
         if self.positions == "rotary" and self.head_size % 2:
             raise ValueError(f"rotary positions turn pairs, and a head has {self.head_size}")
+        if self.pattern and (len(self.pattern) != self.num_layers or {*self.pattern} - {*"M*-E"}):
+            raise ValueError(f"{self.pattern} has no letter of M*-E for each of the layers")
         check_bound(self.num_layers, MOST_LAYERS, "layers")
         check_bound(self.num_parameters, MOST_PARAMETERS, "parameters")
         if self.num_active_experts > self.num_experts:
@@ -92,10 +103,16 @@ class Architecture(Record):
         """Width of one attention head."""
         return self.head_dim or self.hidden_size // self.num_heads
 
+    def parts_of(self, layer: int) -> str:
+        """The parts of a layer, by its number from 0: letters of `pattern`."""
+        if self.pattern:
+            return self.pattern[layer]
+        is_one = layer >= self.num_dense_layers and (layer + 1) % self.expert_step == 0
+        return "*E" if self.num_experts > 1 and is_one else "*-"
+
     def has_experts(self, layer: int) -> bool:
         """Whether a layer, by its number from 0, has experts."""
-        is_one = layer >= self.num_dense_layers and (layer + 1) % self.expert_step == 0
-        return self.num_experts > 1 and is_one
+        return "E" in self.parts_of(layer)
 
     def window_of(self, layer: int) -> int:
         """Tokens to which each token of a layer attends; 0 for all before it."""
@@ -132,26 +149,53 @@ class Architecture(Record):
         return matrices + outputs * hidden + biases + norms + heads * self.has_sinks
 
     @property
+    def state_inner(self) -> int:
+        """Width inside a state space, of all its heads."""
+        return self.state_heads * self.state_head_size
+
+    @property
+    def state_inputs(self) -> int:
+        """Width of what the first product of a state space gives: gates, inputs, B, C and steps."""
+        return 2 * self.state_inner + 2 * self.state_groups * self.state_size + self.state_heads
+
+    @property
+    def state_parameters(self) -> int:
+        """Parameters of a state space: two matrices, a convolution, a norm, three of each head.
+
+        Source: Dao and Gu, “Transformers are SSMs”, 7; `Mamba2` of state-spaces/mamba.
+        """
+        inner, mixed = self.state_inner, self.state_inputs - self.state_inner - self.state_heads
+        matrices = self.hidden_size * (self.state_inputs + inner)
+        return matrices + mixed * (self.conv_size + 1) + inner + 3 * self.state_heads
+
+    @property
+    def expert_inputs(self) -> int:
+        """Elements of a token that experts compute with."""
+        return self.latent_size or self.hidden_size
+
+    @property
     def expert_parameters(self) -> int:
         """Parameters of one expert's feed-forward network."""
-        return self._network_parameters(self.ffn_size)
+        return self._network_parameters(self.ffn_size, self.expert_inputs)
 
-    def _network_parameters(self, width: int) -> int:
+    def _network_parameters(self, width: int, inputs: int) -> int:
         num_inner = 1 + ("glu" in self.activation)
-        biases = num_inner * width + self.hidden_size
-        matrices = (num_inner + 1) * self.hidden_size * width
-        return matrices + biases * (self.has_bias or self.has_ffn_bias)
+        biases = num_inner * width + inputs
+        return (num_inner + 1) * inputs * width + biases * (self.has_bias or self.has_ffn_bias)
 
     def parameters_of_layer(self, layer: int) -> int:
-        """Parameters, in number, of a layer (from 0): attention, networks, router, norms."""
-        networks = self._network_parameters(self.dense_size or self.ffn_size)
-        if self.has_experts(layer):
-            router = self.hidden_size + self.has_ffn_bias
-            networks = self.num_experts * (self.expert_parameters + router)
-            networks += self._network_parameters(self.shared_size) if self.shared_size else 0
-            networks += self.hidden_size * self.has_shared_gate
-        norms = (4 if self.norm_places == "both" else 2) * self.norm_parameters
-        return self.attention_parameters + networks + norms
+        """Parameters, in number, of a layer (from 0): of its parts, and of their norms."""
+        parts, hidden = self.parts_of(layer), self.hidden_size
+        total = len(parts) * (1 + (self.norm_places == "both")) * self.norm_parameters
+        total += self.attention_parameters * ("*" in parts) + self.state_parameters * ("M" in parts)
+        if "-" in parts:
+            total += self._network_parameters(self.dense_size or self.ffn_size, hidden)
+        if "E" in parts:
+            router = hidden + self.has_ffn_bias
+            total += self.num_experts * (self.expert_parameters + router)
+            total += self._network_parameters(self.shared_size, hidden) if self.shared_size else 0
+            total += hidden * (self.has_shared_gate + 2 * self.latent_size)
+        return total
 
     @property
     def layer_parameters(self) -> int:

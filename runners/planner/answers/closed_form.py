@@ -49,8 +49,8 @@ class _Rank:
         self._question, self._stage = question, stage
         self._strategy, self._training, self._shape = strategy, training, shape
         layers = [n for s in strategy.stages_of(stage) for n in question.layers_of(s)]
-        firsts: dict[tuple[bool, int], int] = {}
-        kinds = ((shape.has_experts(n), shape.window_of(n)) for n in layers)
+        firsts: dict[tuple[str, int], int] = {}
+        kinds = ((shape.parts_of(n), shape.window_of(n)) for n in layers)
         # How many layers there are of a kind, by the first of them.
         self._kinds = Counter(map(firsts.setdefault, kinds, layers))
         self._last, self._num = max(layers, default=0), question.num_microbatches
@@ -148,7 +148,7 @@ class _Rank:
         if shape.has_experts(layer):
             idle = shape.num_experts / strategy.expert - shape.num_active_experts
             width = shape.ffn_size / (strategy.tensor if strategy.expert == 1 else 1)
-            own += idle * (2 + ("glu" in shape.activation)) * (shape.hidden_size + width)
+            own += idle * (2 + ("glu" in shape.activation)) * (shape.expert_inputs + width)
         return self._training.adapter_rank * own
 
     # --- memory
@@ -227,41 +227,57 @@ class _Rank:
             return always, optimizer, gradients
         return always + gradients, optimizer, gradients * (not strategy.has_bucket_views)
 
-    def _widths(self, layer: int) -> list[int]:
-        """Widths of the feed-forward networks that a token passes."""
-        shape = self._shape
+    def _networks(self, layer: int) -> list[tuple[int, int]]:
+        """Inputs and widths of the feed-forward networks that a token passes."""
+        shape, hidden = self._shape, self._shape.hidden_size
         if not shape.has_experts(layer):
-            return [shape.dense_size or shape.ffn_size]
-        shared = [shape.shared_size] if shape.shared_size else []
-        return [shape.ffn_size] * shape.num_active_experts + shared
+            width = shape.dense_size or shape.ffn_size
+            return [(hidden, width)] if "-" in shape.parts_of(layer) else []
+        shared = [(hidden, shape.shared_size)] if shape.shared_size else []
+        return [(shape.expert_inputs, shape.ffn_size)] * shape.num_active_experts + shared
 
     def _products(self, layer: int) -> list[tuple[float, float]]:
         """Inputs and outputs of a token in a layer's products on this rank, in their order."""
         shape, is_gated = self._shape, "glu" in self._shape.activation
-        tensor, hidden = self._strategy.tensor, shape.hidden_size
+        tensor, hidden, parts = self._strategy.tensor, shape.hidden_size, shape.parts_of(layer)
         heads, keys = (n * shape.head_size / tensor for n in (shape.num_heads, shape.num_kv_heads))
         first = [heads, keys, keys] if is_gated else [heads + 2 * keys]
-        products = [*[(hidden, width) for width in first], (heads, hidden)]
-        products += [(hidden, shape.num_experts)] * shape.has_experts(layer)
-        for width in (whole / tensor for whole in self._widths(layer)):
-            products += [*[(hidden, width)] * (1 + is_gated), (width, hidden)]
+        products = [*[(hidden, width) for width in first], (heads, hidden)] * ("*" in parts)
+        state = [(hidden, shape.state_inputs / tensor), (shape.state_inner / tensor, hidden)]
+        products += state * ("M" in parts)
+        products += [(hidden, shape.num_experts)] * ("E" in parts)
+        if shape.latent_size and "E" in parts:
+            products += [(hidden, shape.latent_size), (shape.latent_size, hidden)]
+        for inputs, width in self._networks(layer):
+            products += [*[(inputs, width / tensor)] * (1 + is_gated), (width / tensor, inputs)]
         return products
 
     def _layer_bytes(self, layer: int, checkpointing: str) -> float:
         """Bytes that autograd keeps of one layer for a microbatch."""
         shape, tensor, own = self._shape, self._strategy.tensor, self._own
-        heads, has_experts = shape.num_heads * shape.head_size, shape.has_experts(layer)
+        parts, heads = shape.parts_of(layer), shape.num_heads * shape.head_size
+        heads *= "*" in parts
         kept = 2 * own
         if checkpointing == "selective":  # each other product, and what attention returns
             outputs = heads / tensor + sum(width for _, width in self._products(layer)[::2])
             kept += 2 * self._tokens * outputs
         elif checkpointing == "none":
-            inner = (8 if "glu" in shape.activation else 4) * sum(self._widths(layer))
-            kept += self._tokens * (8 * heads + inner) / tensor
+            widths = sum(width for _, width in self._networks(layer))
+            inner = (8 if "glu" in shape.activation else 4) * widths + 8 * heads
+            # Of a state space what its first product gives, what the scan gives before and after
+            # its norm. Source: `MambaSplitConv1dScanCombinedFn` of state-spaces/mamba.
+            inner += 2 * (shape.state_inputs + 2 * shape.state_inner) * ("M" in parts)
+            kept += self._tokens * inner / tensor
             whole = self._hidden if self._strategy.keeps_gathered else own
-            kept += 2 * (own + whole + (self._routed if has_experts else whole))  # of norms
-            kept += 6 * self._routed * shape.num_active_experts * has_experts  # there and back
+            kept += 2 * own * (len(parts) - 1)  # of norms, as the next line
+            kept += sum(2 * (self._routed if part == "E" else whole) for part in parts)
+            kept += 6 * self._sent_to_experts() * ("E" in parts)  # there and back
         return kept * self._width + self._kept_beside() * (checkpointing == "none")
+
+    def _sent_to_experts(self) -> float:
+        """Elements of a microbatch that a layer sends to experts."""
+        shape = self._shape
+        return self._routed * shape.expert_inputs / shape.hidden_size * shape.num_active_experts
 
     def _kept_beside(self) -> float:
         """Bytes that a layer keeps for dropout, and for scores of attention that is no kernel."""
@@ -317,7 +333,10 @@ class _Rank:
         attended = length - max(0, length - window) ** 2 / length if window else length
         is_kept = which == "none" or (which == "selective" and self._strategy.context == 1)
         # A kernel computes its scores again in backward, which makes 7 operations of 6.
-        scores = (7 + 2 * (not is_kept)) * shape.num_heads * shape.head_size * attended
+        parts, heads = shape.parts_of(layer), shape.num_heads * shape.head_size
+        scores = (7 + 2 * (not is_kept)) * heads * attended * ("*" in parts)
+        # Writing to a state and reading from it, forward and twice backward.
+        scores += 12 * shape.state_inner * shape.state_size * ("M" in parts)
         # Nothing but the router's weights needs what the last product gave.
         end = None if shape.has_experts(layer) else -1
         again = {"none": slice(0), "selective": slice(1, end, 2), "all": slice(end)}[which]
@@ -331,11 +350,12 @@ class _Rank:
         strategy, shape, low = self._strategy, self._shape, self._low
         hidden, layers = low * self._hidden * self._num, self._kinds.total()
         of_experts, again = self._sum(shape.has_experts), self._training.checkpointing != "none"
-        # Of each layer two sums forward and two backward; one of the embedding and of the logits.
-        sums = hidden * ((4 + again) * layers + self._ends)
+        parts = self._sum(lambda layer: len(shape.parts_of(layer)))
+        # Of each part a sum forward and one backward; one of the embedding and of the logits.
+        sums = hidden * (2 * parts + again * layers + self._ends)
         if strategy.has_sequence_parallel:
             # A sum is a gather and a scatter; Megatron's products gather their inputs once more.
-            more = 0 if strategy.keeps_gathered else 2 * layers - of_experts + self._is_last
+            more = 0 if strategy.keeps_gathered else parts - of_experts + self._is_last
             gathers = sums + hidden * (more + again * layers)
             yield "all_gather", "tensor", strategy.tensor, gathers
             yield "reduce_scatter", "tensor", strategy.tensor, sums
@@ -345,8 +365,7 @@ class _Rank:
         passed = keys * self._tokens * self._num * strategy.context * layers
         yield "all_gather", "context", strategy.context, (2 + again) * low * passed
         yield "all_to_all", "context", strategy.context, 4 * passed  # of gradients, in fp32
-        routed = low * self._routed * self._num
-        moved = (4 + 2 * again) * routed * shape.num_active_experts * of_experts
+        moved = (4 + 2 * again) * low * self._sent_to_experts() * self._num * of_experts
         yield "all_to_all", "expert", strategy.expert, moved
         if strategy.pipeline > 1:
             sent = 2 * self._own * self._width * self._num

@@ -19,7 +19,9 @@ from proofbook.runners.planner.answers.question import PlanError
 from proofbook.runners.system.errors import nearest
 
 TEXT_MODELS = ("LMHeadModel", "ForCausalLM")  # ends of the names of their classes
-_ACTIVATIONS = ("hidden_activation", "hidden_act", "activation_function")
+_ACTIVATIONS = ("hidden_activation", "hidden_act", "activation_function", "mlp_hidden_act")
+_PARTS = {"mamba": "M", "linear_attention": "M", "full_attention": "*", "attention": "*",
+          "mlp": "-", "moe": "E"}  # fmt: skip
 _OF_ROTATION = ("rope_theta", "rope_type", "partial_rotary_factor")  # also in `rope_parameters`
 _WHOLE = "full_attention"
 
@@ -126,6 +128,7 @@ def _architecture(stated: dict[str, Any], family: dict[str, Any]) -> Architectur
         for key in reversed(several)
         if values.get(key) is not None
     }
+    fields |= _of_pattern(fields.get("pattern") or "", values)
     fields.setdefault("num_kv_heads", fields.get("num_heads"))
     if "n_inner" in defaults:
         fields.setdefault("ffn_size", 4 * (values.get("n_embd") or 0))
@@ -145,9 +148,18 @@ def _architecture(stated: dict[str, Any], family: dict[str, Any]) -> Architectur
         changes["rotary_size"] = int(architecture.head_size * part)
     if dense != [*range(len(dense))]:
         raise PlanError(f"mlp_only_layers: no plan has {dense}; the first layers are planned")
-    if fields.get("num_experts") == 1:
+    if fields.get("num_experts") == 1 and not fields.get("pattern"):
         raise PlanError(f"{own['num_experts'][0]}: no plan has 1; several experts are planned")
     return architecture.model_copy(update=changes | _windows(values, reads="whole_step" in fields))
+
+
+def _of_pattern(parts: str | list[str], values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a model whose layers have one part each, which a letter or a word names."""
+    if not (letters := "".join(_PARTS.get(part, part) for part in parts)):
+        return {}
+    experts = {} if "E" in letters else {"num_experts": 1, "num_active_experts": 1}
+    sizes = {"num_layers": len(letters), "dense_size": values["intermediate_size"]}
+    return {"pattern": letters, **sizes, **experts}
 
 
 def _check(values: dict[str, Any], known: set[str]) -> None:

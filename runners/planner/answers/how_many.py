@@ -7,7 +7,6 @@ there are; all by closed forms. No torch.
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from proofbook.runners.planner.answers.answer import GIB, Layout
 from proofbook.runners.planner.answers.law_of_time import Cluster
@@ -20,19 +19,12 @@ _CHUNKS = 8  # of the loss, where a knob is turned
 _HALVINGS = 8  # of a sample
 
 
-class FewestDevices(NamedTuple):
-    """The smallest number of devices with which a strategy fits, and its layout there."""
-
-    devices: int
-    layout: Layout
-
-
-def least_devices(question: Question, node: Cluster, memory_bytes: float) -> list[FewestDevices]:
-    """A `FewestDevices` a strategy: least devices, a power of two, and layout; fewest first.
+def least_devices(question: Question, node: Cluster, memory_bytes: float) -> list[Layout]:
+    """Of each strategy the layout on the least devices, a power of two; fewest first.
 
     The global batch of the question is that of one device, and grows with the devices.
     """
-    minima, devices = dict[str, FewestDevices](), 1
+    minima, devices = dict[str, Layout](), 1
     while devices <= MOST_DEVICES:
         cluster, training = node.with_devices(devices), question.training
         batch = max(training.global_batch, training.microbatch * devices)
@@ -43,9 +35,11 @@ def least_devices(question: Question, node: Cluster, memory_bytes: float) -> lis
                 with suppress(PlanError):
                     fitting = shortlist(asked, cluster, memory_bytes, [strategy]).fitting
                     if fitting:
-                        minima[family] = FewestDevices(devices, fitting[0])
+                        minima[family] = fitting[0]
         devices *= 2
-    return sorted(minima.values(), key=lambda least: (least.devices, least.layout.needed_bytes))
+    return sorted(
+        minima.values(), key=lambda least: (least.cluster.num_devices, least.needed_bytes)
+    )
 
 
 def _families(devices: int, node: int, question: Question) -> Iterator[tuple[str, Strategy]]:
@@ -67,14 +61,16 @@ def _families(devices: int, node: int, question: Question) -> Iterator[tuple[str
         yield family, strategy_of(name, devices)
 
 
-def least_lines(minima: list[FewestDevices], memory_bytes: float) -> list[str]:
+def least_lines(minima: list[Layout], memory_bytes: float) -> list[str]:
     """A line of text for each of `minima`: devices, layout, memory; a PlanError without any."""
     if not minima:
         raise PlanError(f"no strategy fits {memory_bytes / GIB:.4g} GiB on {MOST_DEVICES} devices")
+    width = max(len(least.name) for least in minima)
+    nums = ((least.cluster.num_devices, least) for least in minima)
     return [
-        f"{least.devices:>5} device{'s' * (least.devices > 1):<2} {least.layout.name:<44}"
-        f"{least.layout.needed_bytes / GIB:8.1f} of {memory_bytes / GIB:.4g} GiB"
-        for least in minima
+        f"{num:>5} device{'s' * (num > 1):<2} {least.name:<{width}}"
+        f"{least.needed_bytes / GIB:8.1f} of {memory_bytes / GIB:.4g} GiB"
+        for num, least in nums
     ]
 
 
@@ -84,14 +80,17 @@ def least_lines(minima: list[FewestDevices], memory_bytes: float) -> list[str]:
 def changes_that_fit(
     question: Question, cluster: Cluster, memory_bytes: float, smallest: Sequence[Layout]
 ) -> list[str]:
-    """Lines of options that make a layout fit: bf16, adam8bit, loss chunks, sequence, LoRA.
+    """Lines of options that make a layout fit: microbatch, bf16, adam8bit, loss, sequence, LoRA.
 
-    Each setting alone, and the longest sample; where none is enough, all settings together. Of
-    strategies those of `smallest`, which need least memory without a change.
+    The smallest microbatch, if that is enough; else with it each setting alone, and the longest
+    sample; where none is enough, all settings together. Of strategies those of `smallest`, which
+    need least memory without a change.
     """
     strategies = [layout.answer.question.strategy for layout in smallest]
+    small: dict[str, object] = {"microbatch": 1} if question.training.microbatch > 1 else {}
 
     def tried(fields: dict[str, object]) -> list[str]:
+        fields = small | fields
         settings = question.training.model_copy(update=fields)
         changed = question.model_copy(update={"training": settings})
         with suppress(PlanError):
@@ -105,6 +104,8 @@ def changes_that_fit(
         lengths = (question.training.sequence >> n for n in range(1, _HALVINGS + 1))
         return next(filter(None, (tried(fields | {"sequence": n}) for n in lengths if n)), [])
 
+    if small and (enough := tried({})):
+        return enough
     settings: dict[str, object] = {"optimizer": "adam8bit"}
     if question.training.precision != "autocast":  # as on devices without bf16
         settings["precision"] = "bf16"

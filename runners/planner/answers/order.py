@@ -18,7 +18,9 @@ _SHARDING = ("none", "zero1", "fsdp-keep", "fsdp")
 class Priority(NamedTuple):
     """The key by which the rule orders layouts; earlier fields decide first."""
 
-    is_link_bound: bool  # it sends for longer than computing all of it again would take
+    # it sends for longer than computing all of it again would take, or its pipeline has fewer
+    # microbatches than ranks, of which some then idle at any time
+    is_stalled: bool
     recomputation: int  # none before selective before all
     is_exposed: bool  # what ranks send takes longer than computing
     leaves_node: bool  # tensor-parallel ranks lie on several nodes
@@ -34,8 +36,9 @@ class Priority(NamedTuple):
 def priority(question: Question, per_node: int, *, sending: float) -> Priority:
     """A `Priority`, sorted least first; `sending` is its time, as a multiple of computing's."""
     strategy, training = question.strategy, question.training
+    sends_longer = sending > (AGAIN if training.checkpointing == "none" else 1)
     return Priority(
-        is_link_bound=sending > (AGAIN if training.checkpointing == "none" else 1),
+        is_stalled=sends_longer or question.num_microbatches < strategy.pipeline,
         recomputation=RECOMPUTATION.index(training.checkpointing),
         is_exposed=sending > 1,
         leaves_node=strategy.tensor > per_node,

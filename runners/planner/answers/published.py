@@ -1,8 +1,8 @@
 """Published numbers beside what is computed of them: committed traces, `planner/<name>.json`.
 
 Flow: `python -m runners plan check --write` simulates the measurements of memory that others
-published (`plan_published`), compares published steps with their bounds (`plan_steps`), and
-computes what the rule of order tries first of published layouts (`plan_order`). Each is a trace
+published (`plan_published`), computes what the rule of order tries first of published layouts, and
+compares published steps with their bounds (`plan_order`). Each is a trace
 with a run for each row, cluster or search, which pages read alone. A run's settings are the row's
 configuration, the published numbers, and where they stand; its measures are what was computed:
 `plan_published.RUN.ranks[0].measures.reserved_bytes`. No torch.
@@ -65,20 +65,13 @@ PEAKS = PublishedComparison(
     code="simulated/published_peaks",
     simulates=True,
 )
-_RATES = "published_rates.yml", "published_layouts.csv", "published_megatron_bridge.csv"
-STEPS = PublishedComparison(
-    f"{PREFIX}steps",
-    "Does each published step take at least its bound?",
-    lists=_RATES,
-    code="answers/published_steps",
-)
 ORDER = PublishedComparison(
     f"{PREFIX}order",
-    "How much slower than the fastest is the layout that the rule tries first?",
-    lists=_RATES,
+    "How much slower than the fastest is the rule's first layout, and is no step below its bound?",
+    lists=("published_rates.yml", "published_layouts.csv", "published_megatron_bridge.csv"),
     code="answers/published_order",
 )
-COMPARISONS = {one.experiment: one for one in (ORDER, PEAKS, STEPS)}
+COMPARISONS = {one.experiment: one for one in (ORDER, PEAKS)}
 
 
 def run(settings: dict[str, Setting], measures: dict[str, Setting], seconds: float = 0.0) -> Run:
@@ -101,7 +94,7 @@ def lines(runs: Mapping[str, Run]) -> list[str]:
     for name, run in runs.items():
         published = {k: v for k, v in run.settings.items() if k.startswith("published_")}
         values = {**published, **run.ranks[0].measures}
-        texts.append(f"{name:<44}{', '.join(f'{k} {v:.4g}' for k, v in values.items())}")
+        texts.append(f"{name}: {', '.join(f'{k} {v:.4g}' for k, v in values.items())}")
     return texts
 
 

@@ -1,9 +1,10 @@
-"""Published layouts of one training on one cluster: the fastest, and what the rule tries first.
+"""Published steps: of layouts of one training the fastest and the rule's, and each one's bound.
 
 In: the rows of `published_rates.yml`, and the rule. Out: `plan_order`, a run for each cluster or
 search that others ran in several layouts. Closed forms say which of them fit, the rule orders
 these, and the run says how much slower its first was than the fastest. Of clusters with more than
-`FEW` layouts, `few` and `many` sum up those of at most `known_to` devices, and larger ones. No
+`FEW` layouts, `few` and `many` sum up those of at most `known_to` devices, and larger ones. The run
+of a kind of devices has the number of its steps, and of those that took at least the bound. No
 torch.
 """
 
@@ -42,7 +43,7 @@ def tried(of: Sequence[PublishedRow]) -> list[PublishedRow]:
 
 
 def runs() -> dict[str, Run]:
-    """Runs by name: a cluster's; `few`, `many`, parted where the rule stops being near; `all`."""
+    """Runs by name: clusters; `few`, `many`, parted where the rule stops being near; devices."""
     asked = {name: of for name, of in searches().items() if tried(of)}
     by_name = {name: _run(of, place) for place, (name, of) in enumerate(asked.items())}
     counted = {name: of for name, of in asked.items() if _num_layouts(of) > FEW}
@@ -56,7 +57,20 @@ def runs() -> dict[str, Run]:
     settings: dict[str, Setting] = {"known_to": known, "near": NEAR, "more_than": FEW}
     counts: dict[str, Setting] = {"num_clusters": len(by_name), "num_with_fsdp": len(fsdp)}
     of_all = {"few": _summary(few.get(known, [])), "many": _summary(many)}
-    return by_name | of_all | {"all": run(settings, counts)}
+    return by_name | of_all | {"all": run(settings, counts)} | _devices()
+
+
+def _devices() -> dict[str, Run]:
+    """By the name of a kind of devices, how many of its steps took at least their bound."""
+    devices = defaultdict[str, list[bool]](list)
+    for row in rows(RATES):
+        if row.seconds is not None:
+            bound = closed_form.answer(row.question).bounds(row.cluster).at_least
+            devices[row.device.name].append(bound <= row.seconds)
+    return {
+        run_name(name): run({"device": name}, {"num_rows": len(of), "num_possible": sum(of)})
+        for name, of in devices.items()
+    }
 
 
 def _num_layouts(of: Sequence[PublishedRow]) -> int:

@@ -256,12 +256,15 @@ def _obstacles(question: Question, shape: Architecture) -> Iterator[str]:
         (of_experts, tensor, shape.ffn_size, "columns of the feed-forward network"),
         (strategy.tensor, tensor, shape.dense_size, "columns of layers without experts"),
         (strategy.tensor, tensor, shape.shared_size, "columns of the shared expert"),
+        (strategy.tensor, tensor, shape.state_groups, "groups of a state space"),
         (strategy.expert, expert, shape.num_experts, "experts"),
         (strategy.expert, expert, strategy.ranks_of_stage, "ranks of a stage"),
         (parts, f"{parts} parts", training.sequence, "tokens of a sample"),
     ):
         if count % size:
             yield f"{ranks} do not divide {count} {what}"
+    if "M" in shape.pattern and strategy.context > 1:
+        yield "state spaces are planned without cp"
 
 
 def _limits(question: Question, shape: Architecture) -> Iterator[str]:
@@ -269,6 +272,8 @@ def _limits(question: Question, shape: Architecture) -> Iterator[str]:
     strategy, training = question.strategy, question.training
     if training.adapter_rank:
         yield "LoRA is planned by closed forms alone"
+    if shape.pattern:
+        yield "layers of one part, such as state spaces, are planned by closed forms alone"
     if strategy.num_stages > shape.num_layers:
         yield "each simulated stage has layers"
     if strategy.expert > 1:

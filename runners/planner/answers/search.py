@@ -141,7 +141,7 @@ def shortlist(
 
 
 def _num_fitting(found: Iterable[Layout]) -> int:
-    fitting = (a for a in found if a.verdict == "fits" and not a.priority.is_link_bound)
+    fitting = (a for a in found if a.verdict == "fits" and not a.priority.is_stalled)
     return len({layout.strategy for layout in fitting})
 
 
@@ -178,44 +178,45 @@ def valid_strategies(question: Question, tried: Iterable[Strategy]) -> list[Stra
 # --- the choice among layouts that fit, and its text
 
 
-class LayoutChoice(NamedTuple):
-    """Layouts that fit, and those to measure."""
+def to_measure(fitting: Sequence[Layout]) -> list[Layout]:
+    """The first of the layouts in the rule's order, each of another strategy; at most three.
 
-    fitting: list[Layout]  # all of them, in the order of the rule; by memory where it is not known
-    measured: list[Layout]  # the first ones of different strategies; the first is tried first
-    is_ordered: bool  # the rule is known to hold for so many devices
-
-
-def choose(fitting: Sequence[Layout], cluster: Cluster) -> LayoutChoice:
-    """A `LayoutChoice` of layouts in the rule's order: three to measure; past `KNOWN_TO` no order.
-
-    Without an order, they are sorted by memory.
+    Past `KNOWN_TO` devices there is no order, and they are sorted by memory.
     """
-    measured, is_ordered = to_measure(fitting), cluster.num_devices <= KNOWN_TO
-    if not is_ordered:
-        return LayoutChoice(sorted(fitting, key=BY_MEMORY), sorted(measured, key=BY_MEMORY), False)
-    return LayoutChoice([*fitting], measured, True)
-
-
-def to_measure(fitting: Iterable[Layout]) -> list[Layout]:
-    """The first layout of each strategy, of at most three."""
     first: dict[str, Layout] = {}
     for layout in fitting:
         first.setdefault(layout.strategy, layout)
-    return [*first.values()][:TO_MEASURE]
+    return _in_order([*first.values()][:TO_MEASURE])
 
 
-def choice_lines(made: LayoutChoice, memory_bytes: float) -> list[str]:
-    """Lines of text of a choice: layouts to measure, what each needs, what their order rests on."""
+def measured_first(fitting: Sequence[Layout]) -> list[Layout]:
+    """The layouts to measure, then the others, in the rule's order or by memory."""
+    measured = to_measure(fitting)
+    return [*measured, *(a for a in _in_order(fitting) if a not in measured)]
+
+
+def _is_ordered(fitting: Sequence[Layout]) -> bool:
+    return fitting[0].cluster.num_devices <= KNOWN_TO
+
+
+def _in_order(fitting: Sequence[Layout]) -> list[Layout]:
+    return [*fitting] if _is_ordered(fitting) else sorted(fitting, key=BY_MEMORY)
+
+
+def choice_lines(fitting: Sequence[Layout], memory_bytes: float) -> list[str]:
+    """Lines of text: layouts to measure, what each needs, what their order rests on."""
     heads = ["try first:", *["measure beside it:"] * TO_MEASURE]
-    if not made.is_ordered:
+    if not _is_ordered(fitting):
         heads = ["measure:"] * TO_MEASURE
     lines = []
-    for head, layout in zip(heads, made.measured, strict=False):
+    for head, layout in zip(heads, to_measure(fitting), strict=False):
         lines += [f"{head:<19}{layout.name}", *_reasons(layout, memory_bytes)]
-    if made.fitting[0].cluster.num_devices > 1:
-        lines.append(f"{'the order:':<19}{_known(is_ordered=made.is_ordered)}")
-    return lines
+    if fitting[0].cluster.num_devices > 1:
+        lines.append(f"{'the order:':<19}{_known(is_ordered=_is_ordered(fitting))}")
+    return [*lines, f"{'the times:':<19}{_TIMES}"]
+
+
+_TIMES = "at the highest rates of the devices; how much longer a step takes is not predicted"
 
 
 def _known(*, is_ordered: bool) -> str:
@@ -226,20 +227,32 @@ def _known(*, is_ordered: bool) -> str:
         f"{sizes} {KNOWN_TO} devices the rule's first layout was within 10 % of the fastest on "
         f"{counts['num_near']} of {counts['num_clusters']} published clusters"
     )
-    return (
-        known
-        if is_ordered
-        else f"not known; {known}; the smallest of each strategy come first, then the others"
-    )
+    if is_ordered:
+        return known
+    return f"not known; {known}; the smallest of each strategy come first, then the others"
 
 
-def _reasons(layout: Layout, memory_bytes: float) -> list[str]:
-    bounds, used = layout.bounds, f"{layout.needed_bytes / GIB:.1f} of {memory_bytes / GIB:.4g} GiB"
-    lines = [f"  needs {used}: {memory_words(layout)}"]
-    lines.append(f"  a step takes at least {bounds.at_least:.3g} s, by {bounds.bottleneck}")
+def _reasons(layout: Layout, memory_bytes: float) -> Iterator[str]:
+    bounds, asked = layout.bounds, layout.answer.question
+    used = f"{layout.needed_bytes / GIB:.1f} of {memory_bytes / GIB:.4g} GiB"
+    yield f"  needs {used}: {memory_words(layout)}"
+    tokens = asked.training.global_batch * asked.training.sequence / asked.strategy.num_devices
+    rate = f"at most {tokens / bounds.at_least:,.0f} tokens a second on each device"
+    yield f"  a step takes at least {bounds.at_least:.3g} s, by {bounds.bottleneck}: {rate}"
     if sending := bounds.sending:
         best = "at best beside" if layout.is_hidden else "longer than"
-        lines.append(
-            f"  sending takes {sending:.3g} s, {best} {bounds.computing:.3g} s of computing"
-        )
-    return lines
+        yield f"  sending takes {sending:.3g} s, {best} {bounds.computing:.3g} s of computing"
+    yield from (f"  {what}" for what in bubble(asked))
+
+
+def bubble(asked: Question) -> Iterator[str]:
+    """What gives a pipeline as many microbatches as it has ranks, where there are fewer."""
+    training, ranks, num = asked.training, asked.strategy.pipeline, asked.num_microbatches
+    if num >= ranks:
+        return
+    samples = num * training.microbatch
+    enough = [size for size in range(1, samples // ranks + 1) if samples % size == 0]
+    least = ranks * training.microbatch * asked.strategy.data
+    change = f"--microbatch {enough[-1]}" if enough else f"--global-batch {least}"
+    busy = f"at most {num} of the {ranks} ranks of the pipeline compute{'s' * (num == 1)} at once"
+    yield f"{num} microbatch{'es' * (num > 1)}: {busy}; {change} gives each rank one"

@@ -20,13 +20,14 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 from proofbook.runners.core.meters.memory import CPU
 from proofbook.runners.planner.answers.question import Question, Strategy
 from proofbook.runners.planner.simulated import own_model
 from proofbook.runners.planner.simulated.axes import TensorAxis
 from proofbook.runners.planner.simulated.layers import LocalExperts, RankPlan
-from proofbook.runners.planner.simulated.transformer import RankTransformer, contexts
+from proofbook.runners.planner.simulated.transformer import RankTransformer
 
 CONTEXT, EXPERT = "context", "expert"  # describe groups of ranks that divide a sequence, experts
 
@@ -109,6 +110,7 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> BuiltSta
     experts = _neighbours(mesh, strategy.expert, EXPERT)
     part = RankPlan(shape, training, question.implementation, axis, context, experts)
     module = RankTransformer(part, question.layers_of(stage))
+    _checkpoint(module, training.checkpointing)
     size = (training.microbatch, training.sequence)
 
     def tokens() -> tuple[Tensor]:
@@ -155,13 +157,36 @@ def units(module: nn.Module) -> nn.ModuleList | nn.Sequential | None:
     return max(lists, key=size, default=None)
 
 
+# What selective checkpointing keeps: every second product, attention, and reductions.
+_PRODUCTS = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default}
+_SAVED = {
+    torch.ops.planning.attention.default,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+    torch.ops._c10d_functional.reduce_scatter_tensor.default,
+}
+
+
+def _contexts() -> Any:
+    """Two contexts, of forward and recomputation, that keep `_SAVED` and every second product."""
+    count = {False: 0, True: 0}
+
+    def policy(context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+        is_kept = operation in _SAVED
+        if operation in _PRODUCTS:
+            count[context.is_recompute] += 1
+            is_kept = count[context.is_recompute] % 2 == 1
+        return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)
+
+
 def _checkpoint(module: nn.Module, which: str) -> None:
     children = units(module)
     if which == "none" or children is None:
         return
     how: dict[str, Any] = {"preserve_rng_state": False}
     if which == "selective":
-        how["context_fn"] = contexts
+        how["context_fn"] = _contexts
     for index, unit in enumerate(children):
         children[index] = checkpoint_wrapper(unit, **how)
 

@@ -36,7 +36,7 @@ def cached(questions: Sequence[Question], num_workers: int = 1) -> list[PlanAnsw
     unknown = {path: asked for path, asked in zip(paths, questions, strict=True) if not known[path]}
     for path, simulated in zip(unknown, answers([*unknown.values()], num_workers), strict=True):
         known[path] = simulated
-        if not simulated.has_failed:
+        if simulated.ranks:
             with suppress(OSError):  # without a place for it, the next call simulates again
                 write(path, simulated)
     return [answer for path in paths if (answer := known[path])]
@@ -50,7 +50,7 @@ def _read(path: Path) -> PlanAnswer | None:
 
 
 def _failed(question: Question, reason: str) -> PlanAnswer:
-    return PlanAnswer(question=question, reason=reason, has_failed=True, seconds=0.0)
+    return PlanAnswer(question=question, reason=reason, seconds=0.0)
 
 
 def _answer(question: Question) -> PlanAnswer:
@@ -64,7 +64,7 @@ def _answer(question: Question) -> PlanAnswer:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     start = time.monotonic()
-    ranks, reason, has_failed = [], None, False
+    ranks, reason = [], None
     try:
         question.check_simulation()
         with redirect_stdout(sys.stderr):  # what the user's code prints is no part of the answer
@@ -73,11 +73,5 @@ def _answer(question: Question) -> PlanAnswer:
         reason = str(error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 whatever the user's code raises
         reason = reason_of(error, question.model.name)
-        has_failed = question.model.module is None
-    return PlanAnswer(
-        question=question,
-        ranks=ranks,
-        reason=reason,
-        seconds=round(time.monotonic() - start, 3),
-        has_failed=has_failed,
-    )
+    seconds = round(time.monotonic() - start, 3)
+    return PlanAnswer(question=question, ranks=ranks, reason=reason, seconds=seconds)

@@ -5,8 +5,6 @@ the first creates the optimizer's state, which the peak of the second then inclu
 pipeline, it has a single microbatch.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable
 from contextlib import nullcontext
 
 import torch.distributed as dist
@@ -21,10 +19,10 @@ from proofbook.runners.planner.answers.question import Question, Strategy
 from proofbook.runners.planner.simulated.built import CONTEXT, EXPERT, build, expert_data
 from proofbook.runners.planner.simulated.layers import LocalExperts
 from proofbook.runners.planner.simulated.own_model import RefusingMode, patched_for_own_code
-from proofbook.runners.planner.simulated.step import EMBEDDING, Repeats, Step, repeats
+from proofbook.runners.planner.simulated.step import EMBEDDING, Step, repeats
 from proofbook.runners.planner.simulated.updates import RankOptimizer
 from proofbook.runners.simulate.caching_allocator import replay
-from proofbook.runners.simulate.log import AxisCalls, PhaseCalls
+from proofbook.runners.simulate.log import AxisCalls
 from proofbook.runners.simulate.meter import Meter
 from proofbook.runners.simulate.stand_ins import simulating_rank
 
@@ -46,6 +44,7 @@ def simulate_rank(question: Question, rank: int) -> GridRank:
                 meshes,
                 activation_axes=("tensor", "pipeline", EMBEDDING, CONTEXT, EXPERT),
                 copies_on_reduce_stream=question.implementation.copies_on_reduce_stream,
+                times_of=repeats(question).of_phase,
             )
             with meter:
                 step = take_steps(question, mesh, rank, meter)
@@ -100,9 +99,7 @@ def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held
     assert memory.peak_bytes is not None
     assert memory.at_peak is not None
     peaks = replay(meter.events(), is_expandable=question.implementation.has_expandable_segments)
-    repeated = repeats(question)
-    flops = sum(count * repeated.of_phase(phase) for phase, count in meter.flops.items())
-    calls = _summed(meter.calls(), repeated)
+    calls = meter.calls()
     return GridRank(
         rank=rank,
         peak_bytes=memory.peak_bytes,
@@ -112,23 +109,10 @@ def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held
         allocated_bytes=peaks.allocated_bytes,
         reserved_bytes=peaks.reserved_bytes,
         num_parameters=sum(local(p).numel() for p in module.parameters()),
-        flops=round(flops),
+        flops=round(meter.flops),
         sent_bytes=round(sum(map(_sent_bytes, calls))),
         calls=calls,
     )
-
-
-def _summed(calls: Iterable[PhaseCalls], repeated: Repeats) -> list[AxisCalls]:
-    """Calls of a whole step, all phases together."""
-    totals: defaultdict[tuple[str, str, int], tuple[float, float]] = defaultdict(lambda: (0, 0))
-    for call in calls:
-        key, times = (call.operation, call.axis, call.num_ranks), repeated.of_phase(call.phase)
-        count, num_bytes = totals[key]
-        totals[key] = count + call.count * times, num_bytes + call.bytes * times
-    return [
-        AxisCalls(operation=name, axis=axis, num_ranks=num, count=round(count), bytes=round(size))
-        for (name, axis, num), (count, size) in sorted(totals.items())
-    ]
 
 
 def _sent_bytes(call: AxisCalls) -> float:

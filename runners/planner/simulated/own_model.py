@@ -244,6 +244,9 @@ def patched_for_own_code() -> Iterator[None]:
         return torch.native_dropout(x, p, True)[0] if p and training else x
 
     def numpy(tensor: Tensor, *arguments: Any, **named: Any) -> Any:
+        if isinstance(tensor, FakeTensor):
+            mode: Any = tensor.fake_mode
+            return mode.answer(array, (tensor,))
         with torch._C._DisableTorchDispatch():
             return array(tensor, *arguments, **named)
 

@@ -6,18 +6,12 @@ where it is a stage between the ends.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
 
 from proofbook.runners.planner.simulated.axes import DividedCrossEntropy
 from proofbook.runners.planner.simulated.layers import (
@@ -29,28 +23,6 @@ from proofbook.runners.planner.simulated.layers import (
     RankPlan,
     dropped,
 )
-
-# What selective checkpointing keeps: every second product, attention, and reductions.
-_PRODUCTS = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default}
-_SAVED = {
-    torch.ops.planning.attention.default,
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
-    torch.ops._c10d_functional.reduce_scatter_tensor.default,
-}
-
-
-def contexts() -> Any:
-    """Two contexts, of forward and recomputation, that keep `_SAVED` and every second product."""
-    count = {False: 0, True: 0}
-
-    def policy(context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
-        is_kept = operation in _SAVED
-        if operation in _PRODUCTS:
-            count[context.is_recompute] += 1
-            is_kept = count[context.is_recompute] % 2 == 1
-        return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE
-
-    return create_selective_checkpoint_contexts(policy)
 
 
 class TransformerLayer(nn.Module):
@@ -72,17 +44,6 @@ class TransformerLayer(nn.Module):
         self.ffn_end = after(shape.hidden_size)
 
     def forward(self, x: Tensor, rotations: Tensor | None) -> Tensor:
-        """`compute` of `x`; backward recomputes all, or what `contexts` drop, or nothing."""
-        which = self.plan.training.checkpointing
-        if which == "none":
-            return self.compute(x, rotations)
-        how: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
-        if which == "selective":
-            how["context_fn"] = contexts
-        computed: Tensor = checkpoint(self.compute, x, rotations, **how)
-        return computed
-
-    def compute(self, x: Tensor, rotations: Tensor | None) -> Tensor:
         """(batch, sequence, hidden) → (batch, sequence, hidden)."""
         attended = self.attention_end(self.attention(self.attention_norm(x), rotations))
         x = x + dropped(attended, self._dropout)
