@@ -41,7 +41,6 @@ from proofbook.generator.values.evaluation import ROOTS, Evidence, verdict_words
 from proofbook.generator.values.filters import FUNCTIONS, OF_CLAIMS
 from proofbook.generator.values.laws import closed_forms
 from proofbook.runners.core.trace.machine import from_home, installed
-from proofbook.runners.planner.answers.plan_grid import PREFIX
 from proofbook.runners.system.book import enter_book, own_book, program
 from proofbook.runners.system.kinds import BookCommand, Kind, kinds
 from proofbook.runners.traces.files import MACHINE
@@ -181,7 +180,8 @@ def _new(options: argparse.Namespace) -> int:
             raise scaffold.CannotScaffoldError(message)
         root = options.content.resolve().parent
         words = {*keyword.kwlist, MACHINE, *ROOTS, "run", "other", "called", *closed_forms()}
-        if options.name in words | {*FUNCTIONS, *OF_CLAIMS} or options.name.startswith(PREFIX):
+        reserved = tuple(begin for kind in kinds() for begin in kind.reserved)
+        if options.name in words | {*FUNCTIONS, *OF_CLAIMS} or options.name.startswith(reserved):
             message = f"{options.name!r} stands for something else; choose another name"
             raise scaffold.CannotScaffoldError(message)
         for path in scaffold.new_experiment(root, options.content, options.name):

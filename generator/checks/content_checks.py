@@ -14,15 +14,12 @@ from proofbook.generator.content.claim import ClaimFile
 from proofbook.generator.content.documents import TEXTS, Document, TextField
 from proofbook.generator.content.errors import ContentError, ContentErrors, nearest, sort_errors
 from proofbook.generator.content.exhibit import ExplainedProgram, Listing
-from proofbook.generator.content.plan_page import PlanFile
 from proofbook.generator.content.topic import TopicFile
 from proofbook.generator.content.words import Written
 from proofbook.generator.content.yaml_source import Mistake
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.filters import ClaimSentence, Label, calls_of_claims
 from proofbook.generator.values.perturbed import why_not_stated
-from proofbook.generator.values.value import Value
-from proofbook.runners.planner.answers.published import PEAKS
 from proofbook.runners.system.kinds import kinds
 
 # The ids that there are of what texts name, by their mark.
@@ -30,7 +27,6 @@ _Ids = Callable[[Book, Document[Any]], Collection[str]]
 _KNOWN: dict[str, _Ids] = {
     "reference": lambda book, _: book.references,
     "misconception": lambda book, _: book.misconceptions,
-    "grid": lambda book, _: [name for name, trace in book.traces.items() if trace.grid],
     "topic": lambda book, _: [topic.id for topic in book.topics],
     "lesson": lambda book, _: book.lessons,
     "page_path": lambda book, _: [*book.lessons, *book.handwritten_by_name],
@@ -144,20 +140,6 @@ def _topic(evidence: Evidence, document: Document[TopicFile]) -> Iterator[Mistak
             yield ("requires", position), f"{name!r} comes later; give it a smaller order"
 
 
-def _plan(evidence: Evidence, document: Document[PlanFile]) -> Iterator[Mistake]:
-    """Rates of the device in a wrong unit; words for rows that nobody published."""
-    for key, unit in (("compute", "FLOP/s"), ("link", "bytes/s"), ("between", "bytes/s")):
-        rate = evidence.evaluate(getattr(document.model.device, key)).result
-        if isinstance(rate, Value) and str(rate.unit) != unit:
-            yield ("device", key), f"in {rate.unit}, not in {unit}"
-    page, peaks = document.model.published, evidence.book.traces.get(PEAKS.experiment)
-    runs = peaks.runs.values() if page and peaks else ()
-    rows = [str(run.settings["id"]) for run in runs if "id" in run.settings]
-    for key in ("variants", "notes") if rows else ():
-        for row in getattr(page, key).keys() - {*rows}:
-            yield ("published", key, row), f"no published row {row!r}{nearest(row, rows)}"
-
-
 def _listings(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
     """Listed code that is missing, that another run executed, or that lacks a noted line."""
     book = evidence.book
@@ -193,5 +175,4 @@ _BY_FILE: tuple[tuple[type[Written], _Check], ...] = (
     (Written, _listings),
     (ClaimFile, claim_checks.mistakes),
     (TopicFile, _topic),
-    (PlanFile, _plan),
 )

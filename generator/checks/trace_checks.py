@@ -72,7 +72,7 @@ def _is_at_home(book: Book) -> bool:
 def _stale(book: Book, experiment: str, trace: TraceOnPage) -> list[str]:
     """Lines: why a trace or a plan is stale, and the command that renews it."""
     do = f"run {again(Path(trace.file))}"
-    if trace.is_of_planner:
+    if trace.nature:
         return [f"content/{trace.file}: the code that simulates has changed; {do}"]
     if own_book() and experiment not in experiment_files():
         do = f"delete content/{trace.file}, whose experiment is gone"

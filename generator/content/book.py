@@ -17,7 +17,6 @@ from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.exhibit import Figure
 from proofbook.generator.content.handwritten import HandWritten
 from proofbook.generator.content.lesson import LessonFile, Mode
-from proofbook.generator.content.plan_page import PlanFile
 from proofbook.generator.content.quiz import Item
 from proofbook.generator.content.shelf import MachineFolder, TraceOnPage, standing
 from proofbook.generator.content.topic import HomeFile, TopicFile
@@ -65,7 +64,6 @@ class Book:
     tries: tuple[Trace, ...] = ()  # what readers ran themselves; only where they were asked for
     unread: tuple[ContentError, ...] = ()  # the files of these that cannot be read
     parts: dict[type, Any] = field(default_factory=dict)  # what kinds and companions read
-    plan: PlanFile | None = None  # what the pages of plans say; None where the book has none
 
     def part(self, of: type[PartT]) -> PartT:
         """What a kind or a companion has read, by its type; empty where it read nothing."""

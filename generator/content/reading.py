@@ -29,13 +29,11 @@ from proofbook.generator.content.errors import (
     visible_files,
 )
 from proofbook.generator.content.lesson import MODES, LessonFile
-from proofbook.generator.content.plan_page import PlanFile
 from proofbook.generator.content.quiz import Item
-from proofbook.generator.content.shelf import IsStale, Shelf, published_references, standing
+from proofbook.generator.content.shelf import IsStale, Shelf, standing
 from proofbook.generator.content.topic import HomeFile, TopicFile
 from proofbook.generator.content.words import Written
 from proofbook.runners.core.trace.records import Trace
-from proofbook.runners.planner.answers.published import is_stale
 from proofbook.runners.system.kinds import kinds
 from proofbook.runners.traces import files as traces
 
@@ -46,7 +44,6 @@ _FILES: dict[str, type[Written]] = {  # of a book, in the order in which they ar
     "topics/*/topic.yml": TopicFile,
     "claims/*.yml": ClaimFile,
     "references.yml": ReferenceFile,
-    "planner/plan.yml": PlanFile,
 }
 
 
@@ -173,6 +170,13 @@ def documents(content: Path) -> tuple[list[Document[Any]], list[ContentError]]:
     return loader.documents, loader.errors
 
 
+def is_stale(trace: Trace) -> bool:
+    """Whether the code of a trace has changed since, measured or brought by a companion."""
+    own = (kind.take(kind.is_stale)(trace) for kind in kinds() if kind.is_stale)
+    known = next((stale for stale in own if stale is not None), None)
+    return traces.is_stale(trace) if known is None else bool(known)
+
+
 def load(
     content: Path,
     machine: str | None = None,
@@ -198,15 +202,17 @@ def load(
     reference = machines.get(shelf.reference_name or "", at_hand)
     on_pages = {}
     if reference:
-        on_pages = standing([*machines.values()], reference) | shelf.plans(reference.machine)
-    references |= {citation.id: citation for citation in published_references(on_pages)}
+        on_pages = standing([*machines.values()], reference)
+        for kind in (kind for kind in kinds() if kind.traces):
+            on_pages |= kind.take(kind.traces)(loader, reference.machine, is_stale)
+    for kind in (kind for kind in kinds() if kind.references):
+        references |= {cited.id: cited for cited in kind.take(kind.references)(on_pages)}
     parts = loader.parts_of_kinds(with_tries=with_tries)
     judged = claim_index(loader.of(ClaimFile))
     if loader.errors or not (at_hand and reference):
         faults = (fault for document in loader.documents for fault in document.text_faults())
         raise ContentErrors([*loader.errors, *faults])
     (home,) = loader.of(HomeFile)
-    single = {type(document.model): document.model for document in loader.documents}
     tries, unread = loader.tries() if with_tries else ((), ())
     return Book(
         root=loader.content.parent, home=home.model, topics=tuple(topics),
@@ -216,5 +222,4 @@ def load(
         machine=at_hand.machine, reference=reference.machine, claim_index=judged, machines=machines,
         documents=tuple(loader.documents),
         tries=tries, unread=unread, parts=parts,
-        plan=single.get(PlanFile),
     )  # fmt: skip

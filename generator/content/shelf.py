@@ -11,16 +11,12 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-from pydantic import ValidationError
+from typing import Any, Literal
 
 from proofbook.generator.content import numerals
-from proofbook.generator.content.claim import Reference
 from proofbook.generator.content.errors import Files, visible_files
 from proofbook.runners.core.trace.machine import machine_folders
 from proofbook.runners.core.trace.records import Machine, Run, Trace
-from proofbook.runners.planner.answers import published
-from proofbook.runners.planner.answers.plan_grid import PREFIX, Grid, as_trace, read_grid
 from proofbook.runners.system.book import experiments_in, own_book, program
 from proofbook.runners.system.kinds import kinds
 from proofbook.runners.traces import files as traces
@@ -60,7 +56,10 @@ class TraceOnPage:
     reference: Trace | None = None  # the reference machine's trace of the same experiment
     # By run that this machine lacks or skipped, the trace of another that lends it.
     lent: Mapping[str, TraceOnPage] = field(default_factory=dict)
-    grid: Grid | None = None  # the committed plans of a model, simulated on no machine
+    # Of one that no machine measured: whether its runs are simulated, or computed.
+    nature: Literal["", "simulated", "computed"] = ""
+    own_page: str = ""  # of its runs, where that is no page of evidence
+    held: Any = None  # what the companion that brings it keeps with it
     file: str = ""  # that it was read from, below the content, and below the site's root
 
     @property
@@ -77,26 +76,19 @@ class TraceOnPage:
         """Name of the machine that measured a run; empty where a run is of none."""
         holder = self.holder(run)
         measured = holder.trace.runs.get(run)
-        if holder.is_of_planner or (
-            measured and is_of_no_machine(self.trace.experiment, measured.nature)
-        ):
+        if holder.nature or (measured and is_of_no_machine(self.trace.experiment, measured.nature)):
             return ""
         return holder.machine.name
 
     @property
-    def is_of_planner(self) -> bool:
-        """Whether it was simulated for a plan, and so on no machine."""
-        return self.trace.experiment.startswith(PREFIX)
-
-    @property
     def page(self) -> str:
         """The page of its runs, from the site's root."""
-        return page_of(self.trace.experiment)
+        return self.own_page or page_of(self.trace.experiment)
 
     @property
     def measured_on(self) -> str:
-        """The machine that measured it; empty for plans, which were simulated."""
-        return "" if self.is_of_planner else self.machine.name
+        """The machine that measured it; empty where none did."""
+        return "" if self.nature else self.machine.name
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,27 +169,6 @@ class Shelf:
                 new[experiment] = trace.model_copy(update={"runs": runs})
         return {own: replace(measured, traces=new)} if new else {}
 
-    def plans(self, machine: Machine) -> dict[str, TraceOnPage]:
-        """The committed plans of each preset, and what is computed of published numbers."""
-        plans = {}
-        for path in sorted((self.files.content / "planner").rglob("*.json")):
-            grid = trace = None
-            if path.parent.name != "plans":
-                trace = self.files.read_or_refuse(traces.read, path)
-            elif grid := self.files.read_or_refuse(read_grid, path):
-                trace = as_trace(grid)
-            if trace is None:
-                continue
-            file = path.relative_to(self.files.content).as_posix()
-            try:
-                plans[trace.experiment] = TraceOnPage(
-                    trace, machine, is_stale=self.is_stale(trace), grid=grid, file=file
-                )
-            except ValidationError as error:  # in a list that plans are made from
-                message = f"{error.title}: {error.errors()[0]['msg']}"
-                self.files.refuse(self.files.content / "planner", message)
-        return plans
-
     @property
     def reference_name(self) -> str | None:
         """The reference machine's folder, where it may be shown."""
@@ -238,25 +209,8 @@ class Shelf:
             self.files.refuse(path, f"{field}: is {name!r}, the folder says {path.parent.name!r}")
 
 
-def published_references(pages: Mapping[str, TraceOnPage]) -> Iterator[Reference]:
-    """Yield a `Reference` per published number that rows of the pages' traces are compared with."""
-    comparisons = (pages[name].runs for name in published.COMPARISONS if name in pages)
-    for name, row in (pair for runs in comparisons for pair in runs.items()):
-        texts = {key: str(value) for key, value in row.settings.items()}
-        for kind, size in published.published_bytes_of(row):
-            yield Reference(
-                id=published.reference_of(name, kind), title=texts["case"], value=size,
-                says=f"{texts[f'field_{kind}']}.", unit="bytes", where=texts["where"],
-                url=texts["url"],
-            )  # fmt: skip
-
-
 def page_of(experiment: str) -> str:
-    """The path of an experiment's page: evidence/NAME.html, plan/PRESET.html, or plan.html."""
-    if (comparison := published.COMPARISONS.get(experiment)) and not comparison.simulates:
-        return "plan.html"
-    if experiment.startswith(PREFIX):
-        return f"plan/{experiment.removeprefix(PREFIX)}.html"
+    """The path of the page of an experiment's runs."""
     return f"evidence/{experiment}.html"
 
 

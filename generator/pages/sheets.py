@@ -11,7 +11,6 @@ from proofbook.runners.system.kinds import kinds
 
 HOME = "content/site.yml"
 EVIDENCE = "evidence.md"
-PLAN = "plan.md"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ import yaml
 from markupsafe import Markup, escape
 
 from proofbook.generator.content.book import Book
-from proofbook.generator.content.shelf import page_of
 from proofbook.generator.printing.markdown import Span, Text, parted, render
 from proofbook.generator.printing.sources import Sources
 from proofbook.generator.values.evaluation import Evidence, verdict_words
@@ -229,7 +228,8 @@ class Folio:
     def claim_place(self, claim: str) -> str:
         """Address of a claim with its numbers, from the site's root."""
         experiment = self.judged(claim).experiment
-        page = page_of(experiment) if experiment in self.book.traces else "evidence.html"
+        trace = self.book.traces.get(experiment)
+        page = trace.page if trace else "evidence.html"
         return f"{page}#claim-{claim}"
 
     def column_head(self, values: Iterable[Value | None]) -> str:

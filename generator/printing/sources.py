@@ -67,7 +67,8 @@ class Sources:
     def place_of(self, origin: Origin | None) -> str:
         """Address of an origin: a run's row in the table of the machine that measured it."""
         if origin and origin.experiment:
-            page = page_of(origin.experiment)
+            trace = self._evidence.book.traces.get(origin.experiment)
+            page = trace.page if trace else page_of(origin.experiment)
             return page + (f"#{origin.run}{self._machine_suffix(origin)}" if origin.run else "")
         if origin and origin.reference:
             return f"evidence.html#reference-{origin.reference}"

@@ -33,7 +33,6 @@ from proofbook.runners.core.trace.fields import DECLARED, Key
 from proofbook.runners.core.trace.measured import SampledSeconds
 from proofbook.runners.core.trace.records import Run, software
 from proofbook.runners.core.trace.spread import field_of
-from proofbook.runners.planner.answers.published import COMPARISONS
 from proofbook.runners.system import book
 from proofbook.runners.traces.tolerance import MOST_SPREAD
 
@@ -170,8 +169,7 @@ class Node:
     def _kind(self, steps: tuple[Key, ...]) -> Kind:
         if self.on_page and steps[0] in GIVEN:
             return "given"
-        comparison = COMPARISONS.get(self.origin.experiment or "")
-        if comparison and not comparison.simulates:
+        if self.on_page and self.on_page.nature == "computed":
             return "computed"
         return "simulated" if self.origin.nature == "simulated" else "measured"
 

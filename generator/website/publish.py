@@ -64,7 +64,7 @@ def site_files(
     files.update(_programs(book))
     traces = book.machines.items()
     copied = [f"traces/{machine}/{name}.json" for machine, own in traces for name in own.traces]
-    copied += [trace.file for trace in book.traces.values() if trace.is_of_planner]
+    copied += [trace.file for trace in book.traces.values() if trace.nature]
     copied += [name for document in book.documents for name in images.files(document)]
     files |= {name: (content / name).read_bytes() for name in copied}
     if (content / "picture.png").is_file():
@@ -197,7 +197,7 @@ def committed_machines(content: Path) -> frozenset[str]:
 
 def uncommitted(content: Path) -> list[str]:
     """Sorted paths below `content` of traces, plans, reports that differ from HEAD or are new."""
-    folders = [f"traces/{name}" for name in committed_machines(content)] + ["planner"]
+    folders = [f"traces/{name}" for name in committed_machines(content)]
     folders += [folder for kind in kinds() for folder in kind.folders]
     read = "--", *(f"{folder}/*.json" for folder in folders)
     edited = _git(content, "diff", "-z", "--relative", "--name-only", "HEAD", *read) or b""

@@ -74,6 +74,10 @@ class Kind(NamedTuple):
     downloads: bool = True  # pages offer these programs for download
     # Experiments that no machine turns, such as grades.
     of_no_machine: Sequence[str] = ()
+    reserved: Sequence[str] = ()  # how names of experiments may not begin
+    traces: str = ""  # (Files, Machine, IsStale) → `TraceOnPage`s that no machine measured
+    is_stale: str = ""  # (Trace) → whether its code has changed since; None of any other
+    references: str = ""  # (traces by experiment) → `Reference`s beside those that authors wrote
     tries: Mapping[
         str, str
     ] = {}  # end of a file of `content/tries/` → how paths of its pages begin
@@ -139,6 +143,7 @@ def filling(slot: str) -> Iterator[Any]:
     | `steps.NAME` | Topic, Folio, minutes by path | steps of the way at `NAME` of the groups |
     | `links` | Folio, number of other links | the `Links` of a page to the glossary |
     | `former` | Book, path | anchors that a page had |
+    | `layouts of decisions` | Draft, lesson | elements that show them for real models |
     | `below decisions` | Draft | elements below the table of a Why |
     | `class` | Draft | the title of a task for a class, and the task |
     | `name of a plan` | path of a run, Folio | what a planned run is called |

@@ -2,8 +2,8 @@
 
 import pytest
 
-from proofbook.generator.values import javascript
-from proofbook.generator.values.javascript import script_of
+from proofbook.companions.planner.pages import javascript
+from proofbook.companions.planner.pages.javascript import script_of
 
 
 def _waits(number):

@@ -8,6 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from proofbook.companions.planner import layouts_named
+from proofbook.companions.planner.answers.answer import Layout
+from proofbook.companions.planner.answers.law_of_time import Bounds, Cluster
+from proofbook.companions.planner.answers.published import is_stale
+from proofbook.companions.planner.layouts_named import Planned
+from proofbook.companions.planner.pages import published
 from proofbook.companions.verify import reports
 from proofbook.companions.verify.pages import GROUPS
 from proofbook.companions.verify.report import causes
@@ -17,15 +23,9 @@ from proofbook.generator.content.reading import load
 from proofbook.generator.kinds.figures.drawing import NARROW
 from proofbook.generator.kinds.figures.drawings.strip import Bar, strip
 from proofbook.generator.pages.press import Press
-from proofbook.generator.pages.views import published
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.perturbed import counterexample
-from proofbook.runners.planner import layouts_named
-from proofbook.runners.planner.answers.answer import Layout
-from proofbook.runners.planner.answers.law_of_time import Bounds, Cluster
-from proofbook.runners.planner.answers.published import is_stale
-from proofbook.runners.planner.layouts_named import Planned
 from tests.generator.conftest import CONTENT, fresh, render
 from tests.recorded import write
 

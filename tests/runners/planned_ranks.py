@@ -1,6 +1,6 @@
 """Planned layouts on real ranks over gloo, by loops of torch alone or by the planned step itself.
 
-The loops share no code with `runners/planner`. The code of the planned step runs here, too, but
+The loops share no code with `companions/planner`. The code of the planned step runs here, too, but
 with values, gloo, torch's own reducer, and every microbatch, or by a schedule of torch's.
 """
 
@@ -17,9 +17,9 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
+from proofbook.companions.planner.simulated import one_rank
+from proofbook.companions.planner.simulated.step import Repeats, Step
 from proofbook.runners.core.meters.memory import CPU
-from proofbook.runners.planner.simulated import one_rank
-from proofbook.runners.planner.simulated.step import Repeats, Step
 
 WIDTH, DEPTH = 64, 2
 MICROBATCH, NUM_MICROBATCHES, NUM_STEPS = 64, 2, 2

@@ -6,17 +6,17 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
-from proofbook.runners.core.trace.measured import MemoryClasses
-from proofbook.runners.planner.answers import closed_form
-from proofbook.runners.planner.answers.architecture import Architecture
-from proofbook.runners.planner.answers.question import (
+from proofbook.companions.planner.answers import closed_form
+from proofbook.companions.planner.answers.architecture import Architecture
+from proofbook.companions.planner.answers.question import (
     Implementation,
     PlannedModel,
     Question,
     TrainingSettings,
     strategy_of,
 )
-from proofbook.runners.planner.simulated.one_rank import simulate_rank
+from proofbook.companions.planner.simulated.one_rank import simulate_rank
+from proofbook.runners.core.trace.measured import MemoryClasses
 
 LLAMA = Architecture(
     num_layers=2, hidden_size=64, num_heads=4, num_kv_heads=4, ffn_size=128, vocabulary=256,

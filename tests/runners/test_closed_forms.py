@@ -8,34 +8,34 @@ from statistics import mean, median, stdev
 import pytest
 import yaml
 
+from proofbook.companions.planner.answers import closed_form, device_memory
+from proofbook.companions.planner.answers.answer import (
+    Layout,
+    PlanAnswer,
+    answer_of,
+    needs,
+)
+from proofbook.companions.planner.answers.answer import verdict as answer_verdict
+from proofbook.companions.planner.answers.architecture import model_presets
+from proofbook.companions.planner.answers.device_memory import least_bytes, needed_bytes, verdict
+from proofbook.companions.planner.answers.law_of_time import Bounds, Cluster, bounds
+from proofbook.companions.planner.answers.plan_grid import GridRank, read_grid
+from proofbook.companions.planner.answers.published import PEAKS, published_bytes_of
+from proofbook.companions.planner.answers.question import (
+    PlannedModel,
+    Question,
+    TrainingSettings,
+    strategy_of,
+)
+from proofbook.companions.planner.simulated.grid import GRIDS, PLANS
+from proofbook.companions.planner.simulated.one_rank import simulate_rank
+from proofbook.companions.planner.simulated.published_peaks import form_errors
 from proofbook.runners.closed_forms.checkpoint_interval import (
     Costs,
     expected_seconds,
     replay,
 )
 from proofbook.runners.core.trace.measured import MemoryClasses
-from proofbook.runners.planner.answers import closed_form, device_memory
-from proofbook.runners.planner.answers.answer import (
-    Layout,
-    PlanAnswer,
-    answer_of,
-    needs,
-)
-from proofbook.runners.planner.answers.answer import verdict as answer_verdict
-from proofbook.runners.planner.answers.architecture import model_presets
-from proofbook.runners.planner.answers.device_memory import least_bytes, needed_bytes, verdict
-from proofbook.runners.planner.answers.law_of_time import Bounds, Cluster, bounds
-from proofbook.runners.planner.answers.plan_grid import GridRank, read_grid
-from proofbook.runners.planner.answers.published import PEAKS, published_bytes_of
-from proofbook.runners.planner.answers.question import (
-    PlannedModel,
-    Question,
-    TrainingSettings,
-    strategy_of,
-)
-from proofbook.runners.planner.simulated.grid import GRIDS, PLANS
-from proofbook.runners.planner.simulated.one_rank import simulate_rank
-from proofbook.runners.planner.simulated.published_peaks import form_errors
 from proofbook.runners.simulate.log import AxisCalls
 from proofbook.runners.traces.files import read
 from tests.runners.questions import asked, changed

@@ -8,17 +8,17 @@ import torch
 import yaml
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from proofbook.runners.__main__ import main
-from proofbook.runners.planner.answers.architecture import model_presets
-from proofbook.runners.planner.answers.configuration import architecture_of
-from proofbook.runners.planner.answers.models import model_of
-from proofbook.runners.planner.answers.question import (
+from proofbook.companions.planner.answers.architecture import model_presets
+from proofbook.companions.planner.answers.configuration import architecture_of
+from proofbook.companions.planner.answers.models import model_of
+from proofbook.companions.planner.answers.question import (
     PlanError,
     TrainingSettings,
 )
-from proofbook.runners.planner.command import _parameters
-from proofbook.runners.planner.simulated.layers import RankPlan
-from proofbook.runners.planner.simulated.transformer import RankTransformer
+from proofbook.companions.planner.command import _parameters
+from proofbook.companions.planner.simulated.layers import RankPlan
+from proofbook.companions.planner.simulated.transformer import RankTransformer
+from proofbook.runners.__main__ import main
 
 PATH = Path(__file__).with_name("configurations.yml")
 TABLE = yaml.safe_load(PATH.read_text(encoding="utf-8"))

@@ -13,15 +13,15 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from proofbook.runners.__main__ import main
-from proofbook.runners.planner.answers.question import (
+from proofbook.companions.planner.answers.question import (
     PlannedModel,
     Question,
     TrainingSettings,
     strategy_of,
 )
-from proofbook.runners.planner.simulated.one_rank import simulate_rank
-from proofbook.runners.planner.simulated.own_model import loss_of
+from proofbook.companions.planner.simulated.one_rank import simulate_rank
+from proofbook.companions.planner.simulated.own_model import loss_of
+from proofbook.runners.__main__ import main
 from tests.runners.questions import tracked_peak
 
 VOCABULARY = 100

@@ -14,12 +14,12 @@ import torch
 import torch.distributed as dist
 import yaml
 
+from proofbook.companions.planner.answers.answer import PlanAnswer
+from proofbook.companions.planner.answers.law_of_time import Cluster
+from proofbook.companions.planner.answers.question import TrainingSettings
+from proofbook.companions.planner.simulated import cache
+from proofbook.companions.planner.simulated.updates import RankOptimizer
 from proofbook.runners.__main__ import main
-from proofbook.runners.planner.answers.answer import PlanAnswer
-from proofbook.runners.planner.answers.law_of_time import Cluster
-from proofbook.runners.planner.answers.question import TrainingSettings
-from proofbook.runners.planner.simulated import cache
-from proofbook.runners.planner.simulated.updates import RankOptimizer
 from proofbook.runners.system.book import ROOT
 from tests.conftest import wait_until
 from tests.processes import marked

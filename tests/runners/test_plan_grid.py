@@ -2,12 +2,12 @@
 
 import pytest
 
+from proofbook.companions.planner.answers import plan_grid, published
+from proofbook.companions.planner.answers.architecture import model_presets
+from proofbook.companions.planner.answers.plan_grid import as_trace, read_grid
+from proofbook.companions.planner.simulated import grid
+from proofbook.companions.planner.simulated.cache import answers
 from proofbook.runners.__main__ import main
-from proofbook.runners.planner.answers import plan_grid, published
-from proofbook.runners.planner.answers.architecture import model_presets
-from proofbook.runners.planner.answers.plan_grid import as_trace, read_grid
-from proofbook.runners.planner.simulated import grid
-from proofbook.runners.planner.simulated.cache import answers
 from proofbook.runners.system.book import ROOT
 from proofbook.runners.traces.digest import covered_files
 from tests.runners.questions import LLAMA, changed

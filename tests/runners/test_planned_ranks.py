@@ -10,19 +10,19 @@ from itertools import chain, combinations_with_replacement
 
 import pytest
 
-from proofbook.runners.__main__ import main
-from proofbook.runners.planner.answers.law_of_time import Cluster
-from proofbook.runners.planner.answers.question import (
+from proofbook.companions.planner.answers.law_of_time import Cluster
+from proofbook.companions.planner.answers.question import (
     _AXES,
     PlannedModel,
     Question,
     TrainingSettings,
     strategy_of,
 )
-from proofbook.runners.planner.answers.search import strategies
-from proofbook.runners.planner.simulated import grid, one_rank
-from proofbook.runners.planner.simulated.one_rank import simulate_rank
-from proofbook.runners.planner.simulated.step import Step
+from proofbook.companions.planner.answers.search import strategies
+from proofbook.companions.planner.simulated import grid, one_rank
+from proofbook.companions.planner.simulated.one_rank import simulate_rank
+from proofbook.companions.planner.simulated.step import Step
+from proofbook.runners.__main__ import main
 from tests.judged import judged, peaks_of
 from tests.runners.planned_ranks import (
     MICROBATCH,

@@ -5,17 +5,17 @@ from collections import Counter
 import pytest
 import torch
 
-from proofbook.runners.planner.answers.question import TrainingSettings
-from proofbook.runners.planner.simulated import one_rank
-from proofbook.runners.planner.simulated.fused_kernels import (
+from proofbook.companions.planner.answers.question import TrainingSettings
+from proofbook.companions.planner.simulated import one_rank
+from proofbook.companions.planner.simulated.fused_kernels import (
     attention,
     attention_backward,
     rms_norm,
 )
-from proofbook.runners.planner.simulated.layers import RankPlan
-from proofbook.runners.planner.simulated.one_rank import simulate_rank
-from proofbook.runners.planner.simulated.step import BACKWARD, FORWARD, Repeats, turns
-from proofbook.runners.planner.simulated.transformer import RankTransformer
+from proofbook.companions.planner.simulated.layers import RankPlan
+from proofbook.companions.planner.simulated.one_rank import simulate_rank
+from proofbook.companions.planner.simulated.step import BACKWARD, FORWARD, Repeats, turns
+from proofbook.companions.planner.simulated.transformer import RankTransformer
 from tests.runners.questions import GPT, LLAMA, asked, changed, tracked_peak
 
 TINY = changed(LLAMA, num_kv_heads=2)

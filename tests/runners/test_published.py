@@ -4,13 +4,13 @@ from statistics import median
 
 import pytest
 
-from proofbook.runners.planner.answers.published import (
+from proofbook.companions.planner.answers.published import (
     MOST_ERROR,
     PEAKS,
     is_stale,
     published_bytes_of,
 )
-from proofbook.runners.planner.simulated.published_peaks import rows_by_run, workspace_bytes
+from proofbook.companions.planner.simulated.published_peaks import rows_by_run, workspace_bytes
 from proofbook.runners.traces.files import read
 
 MIB = 1 << 20

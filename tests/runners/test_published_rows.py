@@ -4,20 +4,20 @@ import csv
 
 import pytest
 
-from proofbook.runners.planner.answers import closed_form, order, published_rows
-from proofbook.runners.planner.answers.architecture import Architecture, model_presets
-from proofbook.runners.planner.answers.law_of_time import Cluster
-from proofbook.runners.planner.answers.published import ORDER, is_stale
-from proofbook.runners.planner.answers.published_order import searches
-from proofbook.runners.planner.answers.published_rows import RATES, rows
-from proofbook.runners.planner.answers.question import (
+from proofbook.companions.planner.answers import closed_form, order, published_rows
+from proofbook.companions.planner.answers.architecture import Architecture, model_presets
+from proofbook.companions.planner.answers.law_of_time import Cluster
+from proofbook.companions.planner.answers.published import ORDER, is_stale
+from proofbook.companions.planner.answers.published_order import searches
+from proofbook.companions.planner.answers.published_rows import RATES, rows
+from proofbook.companions.planner.answers.question import (
     PlanError,
     PlannedModel,
     Question,
     TrainingSettings,
     strategy_of,
 )
-from proofbook.runners.planner.answers.search import strategies
+from proofbook.companions.planner.answers.search import strategies
 from proofbook.runners.traces.files import read
 
 

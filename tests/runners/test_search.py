@@ -4,20 +4,20 @@ from itertools import product
 
 import pytest
 
-from proofbook.runners.planner.answers import closed_form
-from proofbook.runners.planner.answers.answer import GIB, layout_of, layouts
-from proofbook.runners.planner.answers.architecture import model_presets
-from proofbook.runners.planner.answers.how_many import changes_that_fit, least_devices
-from proofbook.runners.planner.answers.law_of_time import Cluster
-from proofbook.runners.planner.answers.order import KNOWN_TO, RECOMPUTATION
-from proofbook.runners.planner.answers.question import (
+from proofbook.companions.planner.answers import closed_form
+from proofbook.companions.planner.answers.answer import GIB, layout_of, layouts
+from proofbook.companions.planner.answers.architecture import model_presets
+from proofbook.companions.planner.answers.how_many import changes_that_fit, least_devices
+from proofbook.companions.planner.answers.law_of_time import Cluster
+from proofbook.companions.planner.answers.order import KNOWN_TO, RECOMPUTATION
+from proofbook.companions.planner.answers.question import (
     PlanError,
     PlannedModel,
     Question,
     TrainingSettings,
     strategy_of,
 )
-from proofbook.runners.planner.answers.search import (
+from proofbook.companions.planner.answers.search import (
     TO_MEASURE,
     choice_lines,
     shortlist,

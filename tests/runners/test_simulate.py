@@ -102,7 +102,7 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 _setup_privateuseone_for_python_backend("pretended")
 """
 SIMULATED = """
-from proofbook.runners.planner.simulated.cache import answers
+from proofbook.companions.planner.simulated.cache import answers
 from tests.runners.questions import asked
 from tests.runners.wrapped import ddp, simulated
 

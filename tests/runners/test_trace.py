@@ -10,9 +10,9 @@ import os
 
 import pytest
 
+from proofbook.companions.planner.answers.plan_grid import Grid
 from proofbook.runners.core.measuring import measure
 from proofbook.runners.core.trace.records import Machine, Trace
-from proofbook.runners.planner.answers.plan_grid import Grid
 from proofbook.runners.session.pending import pending
 from proofbook.runners.session.progress import Progress
 from proofbook.runners.system.files import write_json

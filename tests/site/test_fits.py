@@ -5,10 +5,10 @@ import random
 import pytest
 import yaml
 
-from proofbook.runners.planner.answers.answer import needs, verdict
-from proofbook.runners.planner.answers.architecture import Architecture, model_presets
-from proofbook.runners.planner.answers.closed_form import answer
-from proofbook.runners.planner.answers.question import (
+from proofbook.companions.planner.answers.answer import needs, verdict
+from proofbook.companions.planner.answers.architecture import Architecture, model_presets
+from proofbook.companions.planner.answers.closed_form import answer
+from proofbook.companions.planner.answers.question import (
     PlanError,
     PlannedModel,
     Question,

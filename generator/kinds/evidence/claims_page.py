@@ -8,7 +8,6 @@ from markupsafe import Markup
 
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.claim import Reference, Verdict
-from proofbook.generator.content.shelf import published_references
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Block, Element, Fold, Worded
 from proofbook.generator.pages.elements.tables import Table
@@ -19,6 +18,7 @@ from proofbook.generator.values.claim_formula import off_by
 from proofbook.generator.values.machines import disagree
 from proofbook.generator.values.value import numeric
 from proofbook.generator.values.verdicts import UNDECIDED
+from proofbook.runners.system.kinds import kinds
 
 NUM_FURTHEST = 5
 
@@ -117,7 +117,8 @@ def _on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
 
 def _cited(folio: Folio) -> CitedSources:
     """All references by title, those of one document together."""
-    of_rows = {reference.id for reference in published_references(folio.book.traces)}
+    given = (kind.take(kind.references) for kind in kinds() if kind.references)
+    of_rows = {cited.id for references in given for cited in references(folio.book.traces)}
     documents: dict[str, list[tuple[Reference, Markup]]] = {}
     apart = []
     for reference in sorted(

@@ -86,7 +86,7 @@ def machine(draft: Draft) -> Parts:
     missing = " ".join(
         experiment
         for experiment, on_page in book.traces.items()
-        if not on_page.is_of_planner and experiment not in folder.traces
+        if not on_page.nature and experiment not in folder.traces
     )
     is_shown = folder.machine.name == book.machine.name
     is_partial = is_shown and any(trace.left_out for trace in folder.traces.values())

@@ -31,7 +31,7 @@ def sheets(book: Book) -> Iterator[Sheet]:
             about_is_recorded=True,
         )
     for name, on_page in book.traces.items():
-        if not on_page.is_of_planner:
+        if not on_page.nature:
             path, title = f"evidence/{name}.md", f"The runs of {name}"
             yield sheet(
                 path,

@@ -12,7 +12,7 @@ from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements import programs
 from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold
 from proofbook.generator.pages.elements.tables import Table
-from proofbook.generator.pages.views import claims, plans
+from proofbook.generator.pages.views import claims
 from proofbook.runners.system.kinds import filling
 
 Parts = Iterator[Element | Markup]
@@ -24,14 +24,6 @@ SUMMARIZED: Mapping[Mode, str] = {
     "cost": "What it costs",
 }
 SEEN = "What the runs showed"
-PLANNED = Markup(
-    "<p>We simulated these layouts for real models, on H100s in nodes of eight. No other simulated "
-    "layout of the same training needs less memory and sends less over each kind of link. Memory "
-    "counts only where it is short. Where computing decides how long both take at least, the other "
-    'one must also come earlier by the <a href="../../plan.html#how-to-read-a-plan">rule</a>. The '
-    "last column counts the layouts that were compared. The pages of the layouts say what is "
-    "assumed.</p>"
-)
 
 
 def reveal(summary: str, after: str, content: Iterable[Element | Markup], css: str = "") -> Fold:
@@ -82,11 +74,8 @@ def why(draft: Draft) -> Parts:
         for decision in lesson.decisions
     ]
     yield Table(["Your situation", "Use", "Because"], decisions)
-    layouts, caption = plans.planned_rows(lesson, folio)
-    if layouts:
-        yield draft.heading(3, "The same at the size of real models")
-        yield Block([PLANNED])
-        yield Table(plans.LAYOUTS, layouts, caption)
+    for layouts in filling("layouts of decisions"):
+        yield from layouts(draft, lesson)
     for lead in filling("below decisions"):
         yield from lead(draft)
     yield from parts.sections(draft, lesson.when_not, 3, "When not to use it")

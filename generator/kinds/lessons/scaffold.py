@@ -150,7 +150,7 @@ def _run_to_lean_on(book: Book, experiment: str | None) -> str:
     runs = {
         f"{name}.{run}": bool(record.stages) + bool(record.epochs)
         for name, on_page in book.traces.items()
-        if experiment in (None, name) and not on_page.is_of_planner
+        if experiment in (None, name) and not on_page.nature
         for run, record in on_page.trace.runs.items()
         if record.status == "completed"
     }

@@ -23,7 +23,6 @@ from proofbook.generator.values.machines import disagree
 from proofbook.generator.values.value import Value, numeric
 from proofbook.generator.values.verdicts import UNDECIDED, Judged
 from proofbook.runners.core.trace.fields import NBSP
-from proofbook.runners.planner.answers.plan_grid import PREFIX
 
 MAX_DIGITS = 12
 CLOSE, MORE_DIGITS = 1e-3, 6  # where three digits would make much of a difference
@@ -265,7 +264,7 @@ class FoldedClaim(Element):
     regime: Markup
     verdicts: Sequence[MachineVerdict]
     home: str  # the machine that no verdict names
-    is_of_planner: bool
+    has_no_machine: bool
     units: Sequence[Markup]  # of the columns of numbers, each behind #
     numbers: Sequence[Sequence[Markup]]
     lessons: Sequence[tuple[str, Markup, str]]  # by topic, its title, and the mode that uses it
@@ -324,7 +323,7 @@ def _proof(
         shared if by_machine[1:] else _regime_of(here, folio),
         verdicts,
         home,
-        all(run.startswith(PREFIX) for run in here.runs),
+        all(folio.book.traces[run.partition(".")[0]].nature for run in here.runs),
         *with_units("###", rows),
         [(topic, folio.line(titles[topic]), mode) for topic, mode in lessons],
         book,

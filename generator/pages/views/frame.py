@@ -38,7 +38,7 @@ class PageOrigin:
     @property
     def is_new(self) -> bool:
         """Whether it is not measured on the reference machine."""
-        return not (self.of.reference or self.of.is_of_planner)
+        return not (self.of.reference or self.of.nature)
 
 
 @dataclass(frozen=True)

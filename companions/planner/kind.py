@@ -1,0 +1,37 @@
+"""The planner: its command, what it computes again, and the pages of plans."""
+
+from proofbook.runners.system.kinds import Kind, PageKind
+
+KIND = Kind(
+    commands={"plan": ".command"},
+    usage="""\
+    python -m runners plan for MODEL           which strategies fit a model on so many devices, and
+                                               which to try first, in a second
+""",
+    needs_torch=False,
+    again=".again",
+    slots={
+        "layouts of decisions": ".pages.plans:of_decisions",
+        "former": ".pages.plans:former",
+        "name of a plan": ".pages.plans:named",
+    },
+    files={"planner/plan.yml": ".words:PlanFile"},
+    folders=["planner"],
+    reserved=["plan_"],
+    traces=".in_book:traces",
+    is_stale=".answers.published:is_stale",
+    references=".in_book:published_references",
+    reads=".in_book:plans",
+    known={"grid": ".in_book:grids"},
+    sheets=".pages.plans:sheets",
+    pages={
+        "plan": PageKind(".pages.plans:plan", 0.3),
+        "planned": PageKind(".pages.plans:planned", 0.05),
+        "published": PageKind(".pages.published:published", 0.05),
+    },
+    scripts={"python+fits": "MemoryCalculator"},
+    styles={"calculator": "MemoryCalculator"},
+    spoken={"fits": "fits"},
+    shared={"content/planner/plan.yml": ["plan"]},
+    mistakes=".in_book:mistakes",
+)

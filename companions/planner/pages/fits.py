@@ -1,0 +1,101 @@
+"""A calculator on the page of plans: does a model train on some devices, and in which memory?
+
+In: `calculator` of planner/plan.yml, presets, and the closed forms of the planner. Out: a form, the
+closed forms as a script that answers what it asks, and a table of presets for readers without one.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from proofbook.companions.planner.answers import closed_form
+from proofbook.companions.planner.answers.answer import needs, verdict
+from proofbook.companions.planner.answers.architecture import (
+    Architecture,
+    ModelPreset,
+    model_presets,
+)
+from proofbook.companions.planner.answers.devices import Gpu, gpus
+from proofbook.companions.planner.answers.question import (
+    PlanError,
+    PlannedModel,
+    Question,
+    Strategy,
+    TrainingSettings,
+    strategy_of,
+)
+from proofbook.companions.planner.pages.javascript import script_of
+from proofbook.companions.planner.words import MemoryChoices
+from proofbook.generator.pages.elements.element import Element
+from proofbook.generator.pages.elements.tables import Row, Table
+from proofbook.generator.pages.environment import label
+from proofbook.generator.printing.folio import Folio
+from proofbook.generator.values import units
+from proofbook.generator.values.value import computed
+
+SCRIPT = "assets/memory-law.js"
+COUNTS = [2**power for power in range(11)]
+_SIZES = ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "ffn_size", "vocabulary")
+_ROOTS = (closed_form.answer, needs, verdict, Question, Question.check, Strategy, Architecture)
+
+
+@dataclass(frozen=True)
+class MemoryCalculator(Element):
+    """A form that a script works, and a table of presets."""
+
+    IS_FOUND = False
+    written: MemoryChoices
+    models: Sequence[ModelPreset]
+    devices: Mapping[str, Gpu]
+    counts: Sequence[int]
+    sizes: Sequence[str]  # fields of a model that readers change
+    training: TrainingSettings  # at first
+    script: str  # the address of the closed forms
+    table: Table
+
+
+def calculator(written: MemoryChoices, folio: Folio) -> MemoryCalculator:
+    """The calculator, whose script is then among the assets of the page."""
+    models, training = model_presets(), TrainingSettings(sequence=written.sequence)
+    given = {
+        "models": {name: preset.architecture.model_dump() for name, preset in models.items()},
+        "strategies": dict(_strategies(written)),
+        "training": training.model_dump(),
+    }
+    law = script_of("proofbook.law", _ROOTS) + f"proofbook.law.given = {json.dumps(given)};\n"
+    folio.assets[SCRIPT] = law.encode()
+    heads = [f"#{example.label}" for example in written.examples]
+    table = Table(["Model", *heads], [*_rows(written, folio)], is_found=False)
+    presets = [*models.values()]
+    script = folio.root + SCRIPT
+    return MemoryCalculator(written, presets, gpus(), COUNTS, _SIZES, training, script, table)
+
+
+def _strategies(written: MemoryChoices) -> Iterator[tuple[str, dict[str, object]]]:
+    """Each strategy on each number of devices that it can have, named by both."""
+    for name in written.strategies:
+        for count in COUNTS:
+            try:
+                strategy = strategy_of(name if count > 1 else "single", count)
+            except PlanError:
+                continue
+            yield f"{count} {name}", strategy.model_dump(exclude_defaults=True)
+
+
+def _rows(written: MemoryChoices, folio: Folio) -> Iterator[Row]:
+    """What each preset needs in each of the examples."""
+    for name, preset in model_presets().items():
+        model = PlannedModel(name=name, architecture=preset.architecture)
+        length = min(written.sequence, preset.architecture.context_length)
+        row: list[Markup] = [label(preset.title)]
+        for example in written.examples:
+            fields = {**example.training, "sequence": length, "global_batch": example.devices}
+            training = TrainingSettings.model_validate(fields)
+            strategy = strategy_of(example.strategy, example.devices)
+            question = Question(model=model, training=training, strategy=strategy)
+            formula = f"needs({name}, {example.strategy}, {json.dumps(fields)})"
+            number = needs(closed_form.answer(question))
+            row.append(folio.show(computed(number, units.BYTES, formula, ())))
+        yield row
