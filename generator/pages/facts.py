@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from proofbook.generator.pages.elements.element import Content, Element, Heading, walk
 from proofbook.generator.pages.elements.figures import PlayedFigure
-from proofbook.generator.pages.elements.programs import ListedProgram
+from proofbook.generator.pages.elements.programs import ListedProgram, PrintedText, RunOutput
 from proofbook.generator.pages.elements.tables import Table
 from proofbook.generator.pages.views.guide import RunQuestions
 from proofbook.generator.pages.views.handwritten import WrittenMarkdown
@@ -54,6 +54,8 @@ STYLES = {
     "summary": "summary",
 }
 JOINT = "+"  # between the names of scripts that a page loads as one file
+# What of these elements the search finds beside their parts: code, and what runs printed.
+VERBATIM = {ListedProgram: "code", RunOutput: "text", PrintedText: "text"}
 LEVEL = 2  # of the headings in a list of contents
 
 
@@ -154,7 +156,10 @@ def _gather(
             if is_found and part.is_found:
                 _gather_rows(part, sections, own)
         else:
-            own = _gather(part.parts(), sections, own, is_found=is_found and part.is_found)
+            is_own = is_found and part.is_found
+            own = _gather(part.parts(), sections, own, is_found=is_own)
+            if is_own and type(part) in VERBATIM:
+                own.words.append(escape(getattr(part, VERBATIM[type(part)])))
     return own
 
 
