@@ -166,7 +166,9 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         if self.config.pages:
             config.docs_dir = str(self.root / self.config.pages)
         config.markdown_extensions.append(self.markup)
-        config.extra.setdefault("polyfills", []).append("assets/lazy-iframe-worker.js")  # the search's
+        config.extra.setdefault("polyfills", []).append(
+            "assets/lazy-iframe-worker.js"
+        )  # the search's
         config.theme.dirs.insert(0 if config.theme.custom_dir is None else 1, str(OVERRIDES))
 
     def on_pre_build(self, *, config: MkDocsConfig) -> None:

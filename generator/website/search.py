@@ -86,19 +86,23 @@ class Section:
         return [self.location, self.title, self.text, self.kind, self.page, self.place]
 
 
-@lru_cache(maxsize=None)
 def _stem(word: str) -> str:
+    word = word.lower()
     for pattern, kept in _ENDINGS:
         word = pattern.sub(kept, word)
     return word
 
 
-def words(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each word of a text without its ending, joined, with its parts where it has several."""
-    for word in _WORD.findall(text):
-        if not _NUMBER.match(word):
-            parts = [_stem(part.lower()) for part in _WITHIN.split(word)]
-            yield _stem(re.sub(r"[-_.'’]", "", word).lower()), parts if parts[1:] else []
+@lru_cache(maxsize=20_000)
+def words(text: str) -> Sequence[tuple[str, list[str]]]:
+    """Each word of a text without its ending, joined, with its parts where it has several."""
+    return [_read(word) for word in _WORD.findall(text) if not _NUMBER.match(word)]
+
+
+@lru_cache(maxsize=None)
+def _read(word: str) -> tuple[str, list[str]]:
+    parts = [_stem(part) for part in _WITHIN.split(word)]
+    return _stem(re.sub(r"[-_.'’]", "", word)), parts if parts[1:] else []
 
 
 def _all(text: str) -> Counter[str]:
@@ -199,10 +203,13 @@ def scores(found: Sequence[Section]) -> dict[str, tuple[float, Found]]:
     for word, of in counted.items():
         if len(of) <= COMMON * len(found) or len(of) == 1:
             rarity = math.log(1 + (len(found) - len(of) + 0.5) / (len(of) + 0.5))
-            weighed[word] = rarity, {
-                number: rarity * found[number].factor * count / (SATURATION + count)
-                for number, count in of.items()
-            }
+            weighed[word] = (
+                rarity,
+                {
+                    number: rarity * found[number].factor * count / (SATURATION + count)
+                    for number, count in of.items()
+                },
+            )
     return weighed
 
 

@@ -8,6 +8,7 @@ const BEGINS = 0.7; // the same where a longer word begins with it
 const SHORTEST = 3; // letters with which a longer word is found
 const BEFORE = 60; // letters of a text that are shown before the first word that was found
 const SHOWN = 280;
+const FRAME = /File "[^"]*", line \d+, in \S+/g; // of a traceback: where, but not what
 const folder = new URL("../search/", document.currentScript.src).href;
 const loaded = new Map();
 const arrived = new Map();
@@ -39,7 +40,7 @@ const stem = (word, { endings }) =>
 // A word without its ending, joined, and its parts where it has several.
 const read = (word, by) => {
   const parts = word.split(by.within).map((part) => stem(part, by));
-  return { whole: stem(word.replace(/[-_.'’]/g, ""), by), parts: parts.length > 1 ? parts : [] };
+  return { whole: stem(word.replace(/[-_.'’]/g, ""), by), parts: parts.length > 1 ? parts : [], isName: !word.includes("-") };
 };
 
 // The numbers of the parts in which words from `first` to `last` stand.
@@ -64,7 +65,7 @@ const joined = (typed, index) => {
       return some.length === n && some.every(({ parts }) => !parts.length) && index.has(some.map(({ whole }) => whole).join(""));
     });
     const some = typed.slice(at, at + (most || 1));
-    words.push(most ? { whole: some.map(({ whole }) => whole).join(""), parts: some.map(({ whole }) => whole) } : some[0]);
+    words.push(most ? { whole: some.map(({ whole }) => whole).join(""), parts: some.map(({ whole }) => whole), times: most } : some[0]);
     at += most || 1;
   }
   return words;
@@ -78,7 +79,7 @@ const raise = (scores, of = [0, []], factor = 1) => {
 };
 
 // The scores of a word: where it stands; where its parts stand, the less; or where longer words begin with it.
-const weigh = ({ whole, parts }, index) => {
+const weigh = ({ whole, parts, isName, times = 1 }, index) => {
   const scores = new Map();
   let of = [whole, ...parts].map((word) => index.get(word)).filter(Boolean);
   if (!of.length && whole.length >= SHORTEST) {
@@ -92,15 +93,15 @@ const weigh = ({ whole, parts }, index) => {
       sums.set(pairs[at], (sums.get(pairs[at]) || 0) + pairs[at + 1] / parts.length);
   raise(scores, [0, [...sums].flat()], PARTS);
   const [, own] = index.get(whole) || [0, []];
-  raise(scores, [0, parts.length ? own.map((one, at) => one + (at % 2) * weight) : own]);
-  return { weight, scores };
+  raise(scores, [0, parts.length && isName ? own.map((one, at) => one + (at % 2) * weight) : own]);
+  return { weight: times * weight, scores: [...scores].map(([section, score]) => [section, times * score]) };
 };
 
 const rank = (typed, index) => {
   const words = joined(typed, index);
   const known = [...new Map(words.map((word) => [word.whole, word])).values()]
     .map((word) => weigh(word, index))
-    .filter(({ scores }) => scores.size)
+    .filter(({ scores }) => scores.length)
     .sort((one, other) => other.weight - one.weight)
     .slice(0, MOST_WORDS);
   const all = known.reduce((sum, { weight }) => sum + weight, 0);
@@ -144,7 +145,7 @@ const below = (eyebrow, title) => (eyebrow ? `<span class="pb-eyebrow">${escaped
 // What the theme shows: pages, each with its sections, the best first.
 proofbookSearch.find = async (text) => {
   const by = await rules;
-  const typed = (text.match(by.word) || []).filter((word) => !by.number.test(word)).map((word) => read(word, by));
+  const typed = (text.replace(FRAME, " ").match(by.word) || []).filter((word) => !by.number.test(word)).map((word) => read(word, by));
   const neighbours = typed.flatMap(({ whole }, at) => [2, 3].map((n) => typed.slice(at, at + n).map((one) => one.whole).join("")));
   const index = await lookUp([...new Set([...typed.flatMap(({ whole, parts }) => [whole, ...parts]), ...neighbours])], by);
   const ranked = rank(typed, index);
