@@ -444,8 +444,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         glossary = self.book.glossary
         for lost in sorted(glossary.leads.keys() - {one["location"] for one in self.entries}):
             log.warning(f"glossary.yml leads to {lost!r}, which the site does not have")
-        found = search.sections(self.entries, glossary, self.book.terms, interface_words())
-        for name, text in search.index(found):
+        sections = [*search.sections(self.entries, glossary, self.book.terms, interface_words())]
+        for name, text in search.index(sections):
             path = Path(config.site_dir, "search", name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

@@ -17,19 +17,18 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from html import unescape
-from itertools import chain
-from typing import Any
+from itertools import accumulate, chain, groupby
+from typing import Any, NamedTuple
 
 from proofbook.generator.content.glossary import GlossaryFile, Term
 from proofbook.generator.printing.markdown import plain
 
 Entry = Mapping[str, Any]  # of Material's index
-Found = dict[int, float]  # by the number of a section, the score that a word gives it
+Scores = dict[int, float]  # by the number of a section, the score that a word gives it
 
-# How words are read here and in search.js: regular expressions that mean the same in both languages.
+# How words are read, here and in search.js: these mean the same in both languages.
 RULES: dict[str, Any] = {
     "word": r"[A-Za-z0-9]+(?:(?:[-_'’]+|(?:\.(?=\d)))[A-Za-z0-9]+)*",
     "within": r"[-_.'’]+|(?<=[a-z]{2})(?=[A-Z])",  # all_reduce and DeviceMesh have two words each
@@ -53,11 +52,10 @@ FIELDS = {  # by field, what a word counts there, and the share in which the fie
 }
 SATURATION = 6.0  # weighted count of a word that gives it half of its score
 KIND = 0.2  # the power of the boost that `pages/compose.py` gives each kind of page
-COMMON = 0.8  # the share of sections with a word from which on it says nothing
 LEAD, NAME = 2.5, 0.3  # what its words count for more where a lead, or a term's name, is typed
 ASKS = ("what", "mean", "define")  # beside a name: then the term is asked for, as by a lead
 SCALE = 10  # scores are written as whole numbers
-BYTES_OF_WORDS, BYTES_OF_SECTIONS = 12_000, 6_000  # of a part, uncompressed
+BYTES = {"words": 12_000, "sections": 6_000}  # of a part, uncompressed
 
 _BLOCK = re.compile(r"</?(?:p|li|ol|ul|pre)>")
 _WORD, _WITHIN, _NUMBER = (re.compile(RULES[name]) for name in ("word", "within", "number"))
@@ -66,24 +64,13 @@ _ENDINGS = [
 ]
 
 
-@dataclass
-class Section:
-    """A section as the search shows it, and the words of its fields."""
+class Section(NamedTuple):
+    """A section: what the browser shows of it, and what finds it."""
 
-    location: str
-    title: str
-    text: str
-    page: str  # the title of its page
-    place: str  # topic and mode of the page
-    kind: str = ""  # a statement or a figure
-    factor: float = 1.0
-    leads: list[tuple[str, float]] = field(default_factory=list)  # each with its weight
-    words: dict[str, Counter[str]] = field(default_factory=dict)
-
-    @property
-    def shown(self) -> list[str]:
-        """What the browser shows of it."""
-        return [self.location, self.title, self.text, self.kind, self.page, self.place]
+    shown: list[str]  # address, title, text, kind; the title of its page, topic and mode of that
+    fields: dict[str, Counter[str]]  # the words of each field
+    factor: float
+    leads: list[tuple[str, float]]  # each with its weight
 
 
 def _stem(word: str) -> str:
@@ -99,7 +86,7 @@ def words(text: str) -> Sequence[tuple[str, list[str]]]:
     return [_read(word) for word in _WORD.findall(text) if not _NUMBER.match(word)]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _read(word: str) -> tuple[str, list[str]]:
     parts = [_stem(part) for part in _WITHIN.split(word)]
     return _stem(re.sub(r"[-_.'’]", "", word)), parts if parts[1:] else []
@@ -135,140 +122,107 @@ class Synonyms:
         return Counter(chain.from_iterable(map(_all, sorted(others))))
 
 
-def names(terms: Iterable[Term]) -> dict[str, list[tuple[str, float]]]:
-    """By the address of each term of the glossary, its names, also as somebody asks for them."""
-    return {
-        f"glossary.html#term-{term.id}": [
-            *((name, NAME) for name in term.spellings),
-            *((f"{asks} {name}", LEAD) for name in term.spellings for asks in ASKS),
-        ]
-        for term in terms
-    }
-
-
 def sections(
     entries: Sequence[Entry], glossary: GlossaryFile, terms: Sequence[Term], says: Mapping[str, Any]
-) -> list[Section]:
+) -> Iterator[Section]:
     """The sections of Material's entries; `says` are the words of ui.yml."""
     synonyms = Synonyms([*glossary.synonyms, *(term.alike for term in terms)])
-    named = names(terms)
+    named = {f"glossary.html#term-{term.id}": term.spellings for term in terms}
     titles = {entry["location"]: _plain(entry["title"]) for entry in entries}
-    found = []
     for entry in entries:
-        location, title = entry["location"], titles[entry["location"]]
+        location, title, text = entry["location"], *map(_plain, (entry["title"], entry["text"]))
         page, _, anchor = location.partition("#")
         folder, _, name = page.rpartition("/")
         topic = titles.get(f"{folder}/index.html", "") if folder.startswith("topics/") else ""
         mode = says["modes"].get(name.removesuffix(".html").partition("-")[0])
-        place = f"{topic} · {mode}" if topic and mode else ""
-        own = Section(location, title, _plain(entry["text"]), titles.get(page, title), place)
         # Such a title would read among results as an answer of the book.
         is_statement = page == "retracted.html" and title.endswith(".")
-        if anchor and (is_statement or title.startswith("\N{LEFT DOUBLE QUOTATION MARK}")):
-            own.kind = says["search"]["statement"]
-        elif anchor.startswith("figure-"):
-            own.kind = says["search"]["figure"]
-        own.factor = entry.get("boost", 1.0) ** KIND
-        leads = [*glossary.leads.get(location, ())]
-        if folder == "machines":
-            leads.append(name.removesuffix(".html"))
-        own.leads = [*((lead, LEAD) for lead in leads), *named.get(location, ())]
-        above = " ".join([own.page * bool(anchor), topic, own.kind * anchor.startswith("figure-")])
-        own.words = {
+        is_statement |= title.startswith("\N{LEFT DOUBLE QUOTATION MARK}")
+        figure = says["search"]["figure"] if anchor.startswith("figure-") else ""
+        kind = says["search"]["statement"] if anchor and is_statement else figure
+        place = f"{topic} · {mode}" if topic and mode else ""
+        of_page = titles.get(page, title)
+        above = " ".join([of_page if anchor else "", topic, figure])
+        leads = glossary.leads.get(location, ())
+        fields = {
             "title": _all(title),
             "title_synonyms": synonyms.of(title),
             "leads": _all(" . ".join(leads)),
-            "text": _all(own.text),
-            "text_synonyms": synonyms.of(own.text),
+            "text": _all(text),
+            "text_synonyms": synonyms.of(text),
             "above": _all(above) + synonyms.of(above),
         }
-        found.append(own)
-    return found
+        weighed = [(lead, LEAD) for lead in leads]
+        for spelling in named.get(location, ()):
+            weighed += [(spelling, NAME), *((f"{asks} {spelling}", LEAD) for asks in ASKS)]
+        shown = [location, title, text, kind, of_page, place]
+        yield Section(shown, fields, entry.get("boost", 1.0) ** KIND, weighed)
 
 
 def _plain(html: str) -> str:
     return " ".join(unescape(plain(_BLOCK.sub(" ", html))).split())
 
 
-def scores(found: Sequence[Section]) -> dict[str, tuple[float, Found]]:
+def scores(listed: Sequence[Section]) -> dict[str, tuple[float, Scores]]:
     """By word, its weight, which rare words have more of, and what it adds to a section."""
-    counted: dict[str, Found] = defaultdict(lambda: defaultdict(float))
+    counted: dict[str, Scores] = defaultdict(lambda: defaultdict(float))
     for name, (weight, share) in FIELDS.items():
-        lengths = [section.words[name].total() for section in found]
+        lengths = [section.fields[name].total() for section in listed]
         mean = sum(lengths) / (sum(map(bool, lengths)) or 1)
-        for number, (section, length) in enumerate(zip(found, lengths, strict=True)):
-            for word, times in section.words[name].items():
+        for number, (section, length) in enumerate(zip(listed, lengths, strict=True)):
+            for word, times in section.fields[name].items():
                 counted[word][number] += weight * times / (1 - share + share * length / mean)
     weighed = {}
     for word, of in counted.items():
-        if len(of) <= COMMON * len(found) or len(of) == 1:
-            rarity = math.log(1 + (len(found) - len(of) + 0.5) / (len(of) + 0.5))
-            weighed[word] = (
-                rarity,
-                {
-                    number: rarity * found[number].factor * count / (SATURATION + count)
-                    for number, count in of.items()
-                },
-            )
+        rarity = math.log(1 + (len(listed) - len(of) + 0.5) / (len(of) + 0.5))
+        saturated = {
+            at: listed[at].factor * count / (SATURATION + count) for at, count in of.items()
+        }
+        weighed[word] = rarity, {at: rarity * share for at, share in saturated.items()}
     return weighed
 
 
-Phrase = tuple[int, int, list[str]]  # a section, what it gains, and the other words of the phrase
+Lead = tuple[int, int, list[str]]  # a section, what it gains, and the other words of the lead
 
 
-def phrases(
-    found: Sequence[Section], weighed: Mapping[str, tuple[float, Found]]
-) -> dict[str, list[Phrase]]:
+def _leads(
+    listed: Sequence[Section], weighed: Mapping[str, tuple[float, Scores]]
+) -> dict[str, list[Lead]]:
     """By the rarest word of each lead: the section that gains where all of its words are typed."""
     by_word = defaultdict(list)
-    for number, section in enumerate(found):
+    for number, section in enumerate(listed):
         for lead, weight in section.leads:
-            needed = {
-                one
-                for whole, parts in words(lead)
-                for one in ([whole] if whole in weighed or not parts else parts)
-            }
-            if not needed or not needed <= weighed.keys():
-                continue
-            rarest, *others = sorted(needed, key=lambda word: (-weighed[word][0], word))
-            gain = weight * sum(weighed[word][0] for word in needed)
-            by_word[rarest].append((number, round(SCALE * gain), others))
+            read = (
+                [whole] if whole in weighed or not parts else parts for whole, parts in words(lead)
+            )
+            needed = {*chain.from_iterable(read)}
+            if needed and needed <= weighed.keys():
+                ranked = sorted(needed, key=lambda word: (-weighed[word][0], word))
+                gain = weight * sum(weighed[word][0] for word in ranked)
+                by_word[ranked[0]].append((number, round(SCALE * gain), ranked[1:]))
     return by_word
 
 
-def index(found: Sequence[Section]) -> Iterator[tuple[str, str]]:
+def index(listed: Sequence[Section]) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each script."""
-    weighed = scores(found)
-    led = phrases(found, weighed)
-    written = []
-    for word in sorted(weighed):
-        weight, of = weighed[word]
-        flat = [n for number in sorted(of) for n in (number, max(1, round(SCALE * of[number])))]
-        written.append((word, _json([word, round(SCALE * weight), flat, led.get(word, [])])))
-    starts: dict[str, list[str | int]] = {}
-    shown = [(number, _json(section.shown)) for number, section in enumerate(found)]
-    for kind, rows, limit in (
-        ("words", written, BYTES_OF_WORDS), ("sections", shown, BYTES_OF_SECTIONS),
-    ):  # fmt: skip
-        starts[kind] = []
-        for number, part in enumerate(_parts(rows, limit)):
-            starts[kind].append(part[0][0])
-            rows_of = ",\n".join(row for _, row in part)
-            yield f"{kind}-{number}.js", f'proofbookSearch("{kind}-{number}",[{rows_of}])\n'
-    yield "index.js", f'proofbookSearch("index",{_json({**RULES, **starts})})\n'
-
-
-def _parts(rows: Sequence[tuple[Any, str]], limit: int) -> Iterator[list[tuple[Any, str]]]:
-    part: list[tuple[Any, str]] = []
-    size = 0
-    for row in rows:
-        if part and size + len(row[1]) > limit:
-            yield part
-            part, size = [], 0
-        part.append(row)
-        size += len(row[1])
-    if part:
-        yield part
+    weighed = scores(listed)
+    leads = _leads(listed, weighed)
+    rows: dict[str, list[tuple[str | int, str]]] = {"words": [], "sections": []}
+    for word, (weight, of) in sorted(weighed.items()):
+        scored = [(number, max(1, round(SCALE * of[number]))) for number in sorted(of)]
+        row = [word, round(SCALE * weight), scored, leads.get(word, [])]
+        rows["words"].append((word, _json(row)))
+    rows["sections"] = [(number, _json(section.shown)) for number, section in enumerate(listed)]
+    starts: dict[str, list[str | int]] = {kind: [] for kind in rows}
+    for kind, limit in BYTES.items():
+        parts = (size // limit for size in accumulate(len(row) for _, row in rows[kind]))
+        grouped = groupby(zip(parts, rows[kind], strict=True), lambda pair: pair[0])
+        for number, (_, part) in enumerate(grouped):
+            keys, texts = zip(*(row for _, row in part), strict=True)
+            starts[kind].append(keys[0])
+            lines = ",\n".join(texts)
+            yield f"{kind}-{number}.js", f'proofbookSearch["{kind}-{number}"]=[\n{lines}]\n'
+    yield "index.js", f"proofbookSearch.index={_json({**RULES, **starts})}\n"
 
 
 def _json(value: object) -> str:
