@@ -439,7 +439,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             return
         entries, of_material.search_index.entries = of_material.search_index.entries, []
         pages = {entry["location"].partition("#")[0] for entry in entries}
-        kept = (one for one in self.entries if one["location"].partition("#")[0] not in pages)
+        kept = (old for old in self.entries if old["location"].partition("#")[0] not in pages)
         self.entries = [*kept, *entries] if self.is_serving else entries
         glossary = self.book.glossary
         for lost in sorted(glossary.leads.keys() - {one["location"] for one in self.entries}):

@@ -8,8 +8,8 @@ Sections are ranked by BM25F (Robertson, Zaragoza, Taylor, 2004): a rare word co
 common one, and each field has a weight and a share in which its length counts.
 
     index.js         the rules of words, and the first word or section of each part
-    words-0.js …     word → [weight, [section, score, …], [[section, score, other words], …]]
-    sections-0.js …  the place, titles and text of each section
+    words-0.js …     rows [word, weight, [[section, score], …], [[section, gain, other words], …]]
+    sections-0.js …  rows [address, title, text, kind, title of the page, topic and mode]
 """
 
 import json
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from proofbook.generator.content.glossary import GlossaryFile, Term
 from proofbook.generator.printing.markdown import plain
 
+WORKER = "assets/lazy-iframe-worker.js"  # what each page loads of the search
 Entry = Mapping[str, Any]  # of Material's index
 Scores = dict[int, float]  # by the number of a section, the score that a word gives it
 

@@ -184,7 +184,7 @@ def test_an_error_message_with_marks_of_its_own_is_searched_as_words(searching):
 
 
 def test_a_result_says_the_topic_and_the_kind_of_its_lesson(searching):
-    searching.types("local sgd")
+    searching.first("no_sync")
     first = searching.page.locator(".md-search-result__item:first-child h1")
     assert first.locator(".pb-eyebrow").text_content() == "Data parallelism with DDP · Experiment"
 
