@@ -93,6 +93,7 @@ def _read(word: str) -> tuple[str, list[str]]:
     return _stem(re.sub(r"[-_.'’]", "", word)), parts if parts[1:] else []
 
 
+@lru_cache(maxsize=20_000)
 def _all(text: str) -> Counter[str]:
     return Counter(chain.from_iterable((whole, *parts) for whole, parts in words(text)))
 
