@@ -11,7 +11,7 @@ from itertools import chain
 from markupsafe import Markup, escape
 
 from proofbook.generator.pages.elements.element import Content, Element, Heading, Sectioned, walk
-from proofbook.generator.pages.elements.programs import ListedProgram
+from proofbook.generator.pages.elements.programs import ListedProgram, PrintedText, RunOutput
 from proofbook.generator.pages.elements.tables import Table
 from proofbook.generator.pages.views.handwritten import WrittenMarkdown
 from proofbook.generator.printing.folio import Folio
@@ -28,6 +28,8 @@ LAST = {"narrow": "NarrowingField", "formulas": "formula"}  # behind those of ki
 # Which style sheets that few pages need.
 STYLES = {"markup": "formula footnote admonition"}
 JOINT = "+"  # between the names of scripts that a page loads as one file
+# What of these elements the search finds beside their parts: code, and what runs printed.
+VERBATIM = {ListedProgram: "code", RunOutput: "text", PrintedText: "text"}
 LEVEL = 2  # of the headings in a list of contents
 
 
@@ -143,7 +145,10 @@ def _gather(
             if is_found and part.is_found:
                 _gather_rows(part, sections, own)
         else:
-            own = _gather(part.parts(), sections, own, is_found=is_found and part.is_found)
+            is_own = is_found and part.is_found
+            own = _gather(part.parts(), sections, own, is_found=is_own)
+            if is_own and type(part) in VERBATIM:
+                own.words.append(escape(getattr(part, VERBATIM[type(part)])))
     return own
 
 

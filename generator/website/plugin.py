@@ -48,7 +48,6 @@ from proofbook.generator.checks import trace_checks
 from proofbook.generator.content import addresses, reading, scaffold
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.errors import ContentErrors
-from proofbook.generator.kinds.glossary.glossary import Glossary
 from proofbook.generator.pages.elements.element import Heading
 from proofbook.generator.pages.environment import reread
 from proofbook.generator.pages.facts import LEVEL
@@ -149,6 +148,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         self.press = Press(partial(self._tell, "printed"))
         self.markup = page_html.SiteMarkup()
         self.searched: dict[str, str] = {}  # of pages by hand, what is Markdown
+        self.entries: list[search.Entry] = []  # of the search, as Material made them
         self.book: Book
         self.nav: Navigation
         self.pages: list[Page] = []
@@ -169,6 +169,9 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         if self.config.pages:
             config.docs_dir = str(self.root / self.config.pages)
         config.markdown_extensions.append(self.markup)
+        config.extra.setdefault("polyfills", []).append(
+            "assets/lazy-iframe-worker.js"
+        )  # the search's
         config.theme.dirs.insert(0 if config.theme.custom_dir is None else 1, str(OVERRIDES))
 
     def on_pre_build(self, *, config: MkDocsConfig) -> None:
@@ -431,20 +434,26 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
 
     @event_priority(50)
     def _before_the_index(self, *, config: MkDocsConfig) -> None:
-        """Give the entries of the search their further words, before it writes its index."""
+        """Write the index of the search from Material's entries, and leave that of Material empty.
+
+        While serving, Material has entries of the pages of the last edit alone.
+        """
         of_material = config.plugins.get("material/search")
-        if isinstance(of_material, SearchPlugin):
-            entries = of_material.search_index.entries
-            glossary = self.book.part(Glossary)
-            groups = (*glossary.file.synonyms, *(term.alike for term in glossary.terms))
-            search.add_words(entries, groups)
-            search.add_places(entries, interface_words())
-            names = {f"glossary.html#term-{term.id}": term.spellings for term in glossary.terms}
-            leads, alone = glossary.file.leads, glossary.file.alone
-            for field, led in (("leads", leads), ("alone", alone), ("names", names)):
-                for lost in search.add_leads(entries, led, field):
-                    if not self.is_serving:  # when the index has the pages of the last edit alone
-                        log.warning(f"glossary.yml leads to {lost!r}, which the site does not have")
+        if not isinstance(of_material, SearchPlugin):
+            return
+        entries, of_material.search_index.entries = of_material.search_index.entries, []
+        pages = {entry["location"].partition("#")[0] for entry in entries}
+        kept = (old for old in self.entries if old["location"].partition("#")[0] not in pages)
+        self.entries = [*kept, *entries] if self.is_serving else entries
+        found = (vocabulary(self.book) for vocabulary in filling("vocabulary"))
+        known: search.Vocabulary = next(found, search.Vocabulary())
+        for lost in sorted(known.leads.keys() - {one["location"] for one in self.entries}):
+            log.warning(f"glossary.yml leads to {lost!r}, which the site does not have")
+        sections = [*search.sections(self.entries, known, interface_words())]
+        for name, text in search.index(sections):
+            path = Path(config.site_dir, "search", name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
 
     @event_priority(-200)
     def _after_the_pages(self, *, config: MkDocsConfig) -> None:

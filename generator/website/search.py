@@ -1,124 +1,237 @@
-"""What finds the entries of Material's search besides their words.
+"""The index of the search: what stands in which section, in parts that a browser loads on demand.
 
 Flow: the entries that Material made of what pages tell it (`pages/facts.py`) in, with the synonyms
-of `content/glossary.yml` out. Material's own search does the rest in the browser, over http and
-from disk alike. How pages rank among each other stands in `generator/pages/compose.py`, how fields
-weigh and which words are ignored in `mkdocs.yml`.
+and leads of `content/glossary.yml`; scripts for `site/html/search` out, since a page from disk may
+load scripts and nothing else. `assets/search.js` adds up in the browser what is written here.
 
-Material's search has no synonyms of its own. It searches every field that `mkdocs.yml` gives it,
-and shows only title and text; so synonyms are fields of the index beside those two.
-`assets/search-results.js` cuts endings off what is typed, puts what is found in order once more,
-and knows leads, places and the terms of the glossary.
+Sections are ranked by BM25F (Robertson, Zaragoza, Taylor, 2004): a rare word counts more than a
+common one, and each field has a weight and a share in which its length counts.
+
+    index.js         the rules of words, and the first word or section of each part
+    words-0.js …     rows [word, weight, [[section, score], …], [[section, gain, other words], …]]
+    sections-0.js …  rows [address, title, text, kind, title of the page, topic and mode]
 """
 
+import json
+import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import cache, lru_cache
+from html import unescape
+from itertools import accumulate, chain, groupby
+from typing import Any, NamedTuple
 
 from proofbook.generator.printing.markdown import plain
 
-Entry = dict[str, Any]
-# By the first word of a phrase: the number of its group, the phrase, and what finds it in a text.
-_Phrases = Mapping[str, Sequence[tuple[int, str, re.Pattern[str]]]]
+WORKER = "assets/lazy-iframe-worker.js"  # what each page loads of the search
+Entry = Mapping[str, Any]  # of Material's index
+Scores = dict[int, float]  # by the number of a section, the score that a word gives it
 
-_WORD = re.compile(r"[^\W_]+")
-# Names that people also write in one word, ZeRO-3, or in several, SyncBatchNorm; and where.
-_NAME = re.compile(r"\b[A-Za-z]{3,}-\d\b|\b\w*[a-z]{2}[A-Z][A-Za-z]\w*")
-_WITHIN = re.compile(r"-|(?<=[a-z])(?=[A-Z])")
+# How words are read, here and in search.js: these mean the same in both languages.
+RULES: dict[str, Any] = {
+    "word": r"[A-Za-z0-9]+(?:(?:[-_'’]+|(?:\.(?=\d)))[A-Za-z0-9]+)*",
+    "within": r"[-_.'’]+|(?<=[a-z]{2})(?=[A-Z])",  # all_reduce and DeviceMesh have two words each
+    "number": r"^\d+\.[\d.]*$|^\d{4,}$",  # what runs measured; nobody searches it
+    "endings": [  # `averaged` finds `average`, and `optimiser` finds `optimizer`
+        [r"^(\w{2,}(?:ch|sh|ss|x))es$", "$1"],
+        [r"^(\w{2,}[^\Ws])s$", "$1"],
+        [r"^(\w{4,})i[sz](?:e[drs]?|ers|ing|ations?)$", "$1"],
+        [r"^(\w{3,}?)([bdgmnprt])\2(?:ing|ed|ers?)$", "$1$2"],
+        [r"^(\w{5,}?)(?:ing|ed|ers?|ations?|isms?)$", "$1"],
+        [r"^(\w{5,})e$", "$1"],
+    ],
+}
+FIELDS = {  # by field, what a word counts there, and the share in which the field's length counts
+    "title": (8.0, 0.75),
+    "title_synonyms": (5.0, 0.3),
+    "leads": (8.0, 0.1),
+    "text": (1.0, 0.6),
+    "text_synonyms": (0.7, 0.2),
+    "above": (2.0, 0.3),  # the titles of a section's page and topic
+}
+SATURATION = 6.0  # weighted count of a word that gives it half of its score
+KIND = 0.2  # the power of the boost that `pages/compose.py` gives each kind of page
+LEAD, NAME = 3.5, 0.3  # what its words count for more where a lead, or a term's name, is typed
+ASKS = ("what", "mean", "define")  # beside a name: then the term is asked for, as by a lead
+SCALE = 10  # scores are written as whole numbers
+BYTES = {"words": 12_000, "sections": 6_000}  # of a part, uncompressed
 
-
-def add_words(entries: Sequence[Entry], groups: Iterable[Sequence[str]]) -> None:
-    """Set on entries of Material's index synonyms of their words; words of a group mean the same.
-
-    Each gets `title_synonyms` and `text_synonyms`, the other words for what its title and its text
-    say, and in a lesson `above`, the titles of its page and its topic. Nobody sees these.
-    """
-    forms = list(groups)
-    known = _by_first_word(forms)
-    titles = {section["location"]: section["title"] for section in entries}
-    for section in entries:
-        if above := " ".join(_titles_above(section["location"], titles)):
-            section["above"] = " ".join([above, *_synonyms_of(above, forms, known)])
-        for name in ("title", "text"):
-            section.pop(f"{name}_synonyms", None)
-            words = plain(section[name].replace("<", " <"))
-            if synonyms := dict.fromkeys(_synonyms_of(words, forms, known)):
-                section[f"{name}_synonyms"] = ", ".join(synonyms)
-
-
-def _by_first_word(groups: Iterable[Sequence[str]]) -> _Phrases:
-    """Each phrase of some groups, by its first word; its words may be joined, its last a plural."""
-    known: dict[str, list[tuple[int, str, re.Pattern[str]]]] = defaultdict(list)
-    for number, group in enumerate(groups):
-        for form in group:
-            spelled = "[ _-]".join(map(re.escape, re.split(r"[\s_-]+", form.lower())))
-            pattern = re.compile(rf"(?<!\w){spelled}s?(?!\w)")
-            known[_WORD.findall(form.lower())[0]].append((number, form, pattern))
-    return known
-
-
-def _synonyms_of(text: str, groups: Sequence[Sequence[str]], known: _Phrases) -> Iterator[str]:
-    """The words that mean the same as those of a text, but do not stand in it."""
-    for name in dict.fromkeys(_NAME.findall(text)):
-        yield _WITHIN.sub("" if "-" in name else " ", name)
-    text = text.lower()
-    words = set(_WORD.findall(text))
-    words |= {word.removesuffix("s") for word in words}
-    present: dict[int, set[str]] = defaultdict(set)
-    for word in words & known.keys():
-        for number, form, pattern in known[word]:
-            if pattern.search(text):
-                present[number].add(form)
-    for number in sorted(present):
-        yield from (form for form in groups[number] if form not in present[number])
+_BLOCK = re.compile(r"</?(?:p|li|ol|ul|pre)>")
+_WORD, _WITHIN, _NUMBER = (re.compile(RULES[name]) for name in ("word", "within", "number"))
+_ENDINGS = [
+    (re.compile(pattern, re.ASCII), kept.replace("$", "\\")) for pattern, kept in RULES["endings"]
+]
 
 
-def _titles_above(location: str, titles: Mapping[str, str]) -> Iterator[str]:
-    """The titles of the page and of the topic that an entry belongs to."""
-    page, _, anchor = location.partition("#")
-    topic = f"{page.rpartition('/')[0]}/index.html"
-    if page.startswith("topics/") and page != topic:
-        yield from (titles.get(address, "") for address in ([page, topic] if anchor else [topic]))
+class Vocabulary(NamedTuple):
+    """What a book says of words: which mean the same, and which lead where."""
+
+    synonyms: Sequence[Sequence[str]] = ()  # groups of words and phrases
+    leads: Mapping[str, Sequence[str]] = {}  # address → words that lead there
+    names: Mapping[str, Sequence[str]] = {}  # address of a term → its spellings
 
 
-def add_leads(
-    entries: Iterable[Entry], leads: Mapping[str, Iterable[str]], field: str = "leads"
-) -> Iterator[str]:
-    """Set `field` of the entry at each address to its searches; yield addresses without an entry.
+class Section(NamedTuple):
+    """A section: what the browser shows of it, and what finds it."""
 
-    The `field` is `leads` for words that lead there among others, `alone` for whole searches,
-    `names` for those of a term, which bring it among the first two.
-    """
-    by_place = {section["location"]: section for section in entries}
-    for location, searches in leads.items():
-        if location in by_place:
-            by_place[location][field] = list(searches)
-        else:
-            yield location
+    shown: list[str]  # address, title, text, kind; the title of its page, topic and mode of that
+    fields: dict[str, Counter[str]]  # the words of each field
+    factor: float
+    leads: list[tuple[str, float]]  # each with its weight
 
 
-def add_places(entries: Sequence[Entry], words: Mapping[str, Any]) -> None:
-    """Set each entry's `place`: `topic · mode`, statement or figure; a machine's id is its lead.
+def _stem(word: str) -> str:
+    word = word.lower()
+    for pattern, kept in _ENDINGS:
+        word = pattern.sub(kept, word)
+    return word
 
-    A title that is a sentence of others, quoted or on the page of statements, would read among
-    results as an answer of the book. A search for the word for figures leads to all of them.
-    """
-    titles = {section["location"]: section["title"] for section in entries}
-    for section in entries:
-        location, title = section["location"], section["title"]
-        folder, _, page = location.rpartition("/")
-        topic = titles.get(f"{folder}/index.html") if folder.startswith("topics/") else None
-        mode = words["modes"].get(page.removesuffix(".html").partition("-")[0])
-        # Other headings of the page of statements are no sentences.
-        is_statement = location.startswith("retracted.html#") and title.endswith(".")
-        is_quoted = "#" in location and title.startswith("\N{LEFT DOUBLE QUOTATION MARK}")
-        if folder == "machines" and page.endswith(".html"):
-            section["leads"] = [page.removesuffix(".html")]
-        if topic and mode:
-            section["place"] = f"{topic} · {mode}"
-        elif is_statement or is_quoted:
-            section["place"] = words["search"]["statement"]
-        elif "#figure-" in location:
-            section["place"] = words["search"]["figure"]
-            section["above"] = f"{section.get('above', '')} {section['place']}".strip()
+
+@lru_cache(maxsize=20_000)
+def words(text: str) -> Sequence[tuple[str, list[str]]]:
+    """Each word of a text without its ending, joined, with its parts where it has several."""
+    return [_read(word) for word in _WORD.findall(text) if not _NUMBER.match(word)]
+
+
+@cache
+def _read(word: str) -> tuple[str, list[str]]:
+    parts = [_stem(part) for part in _WITHIN.split(word)]
+    return _stem(re.sub(r"[-_.'’]", "", word)), parts if parts[1:] else []
+
+
+@lru_cache(maxsize=20_000)
+def _all(text: str) -> Counter[str]:
+    return Counter(chain.from_iterable((whole, *parts) for whole, parts in words(text)))
+
+
+def _single(text: str) -> list[str]:
+    return [one for whole, parts in words(text) for one in parts or [whole]]
+
+
+class Synonyms:
+    """Groups of words and phrases that mean the same."""
+
+    def __init__(self, groups: Iterable[Sequence[str]]) -> None:
+        self.groups = list(groups)
+        self.known: dict[str, list[tuple[list[str], int, str]]] = defaultdict(list)
+        for number, group in enumerate(self.groups):
+            for form in group:
+                self.known[_single(form)[0]].append((_single(form), number, form))
+
+    def of(self, text: str) -> Counter[str]:
+        """The words of what means the same as phrases of a text, but does not stand in it."""
+        present: dict[int, set[str]] = defaultdict(set)
+        said = _single(text)
+        for place, word in enumerate(said):
+            for phrase, number, form in self.known.get(word, ()):
+                if said[place : place + len(phrase)] == phrase:
+                    present[number].add(form)
+        others = (form for number in present for form in {*self.groups[number]} - present[number])
+        return Counter(chain.from_iterable(map(_all, sorted(others))))
+
+
+def sections(
+    entries: Sequence[Entry], known: Vocabulary, says: Mapping[str, Any]
+) -> Iterator[Section]:
+    """The sections of Material's entries; `says` are the words of ui.yml."""
+    synonyms = Synonyms(known.synonyms)
+    titles = {entry["location"]: _plain(entry["title"]) for entry in entries}
+    for entry in entries:
+        location, title, text = entry["location"], *map(_plain, (entry["title"], entry["text"]))
+        page, _, anchor = location.partition("#")
+        folder, _, name = page.rpartition("/")
+        topic = titles.get(f"{folder}/index.html", "") if folder.startswith("topics/") else ""
+        mode = says["modes"].get(name.removesuffix(".html").partition("-")[0])
+        # Such a title would read among results as an answer of the book.
+        is_statement = page == "retracted.html" and title.endswith(".")
+        is_statement |= title.startswith("\N{LEFT DOUBLE QUOTATION MARK}")
+        figure = says["search"]["figure"] if anchor.startswith("figure-") else ""
+        kind = says["search"]["statement"] if anchor and is_statement else figure
+        place = f"{topic} · {mode}" if topic and mode else ""
+        of_page = titles.get(page, title)
+        above = " ".join([of_page if anchor else "", topic, figure])
+        leads = known.leads.get(location, ())
+        fields = {
+            "title": _all(title),
+            "title_synonyms": synonyms.of(title),
+            "leads": _all(" . ".join(leads)),
+            "text": _all(text),
+            "text_synonyms": synonyms.of(text),
+            "above": _all(above) + synonyms.of(above),
+        }
+        weighed = [(lead, LEAD) for lead in leads]
+        for spelling in known.names.get(location, ()):
+            weighed += [(spelling, NAME), *((f"{asks} {spelling}", LEAD) for asks in ASKS)]
+        shown = [location, title, text, kind, of_page, place]
+        yield Section(shown, fields, entry.get("boost", 1.0) ** KIND, weighed)
+
+
+def _plain(html: str) -> str:
+    return " ".join(unescape(plain(_BLOCK.sub(" ", html))).split())
+
+
+def scores(listed: Sequence[Section]) -> dict[str, tuple[float, Scores]]:
+    """By word, its weight, which rare words have more of, and what it adds to a section."""
+    counted: dict[str, Scores] = defaultdict(lambda: defaultdict(float))
+    for name, (weight, share) in FIELDS.items():
+        lengths = [section.fields[name].total() for section in listed]
+        mean = sum(lengths) / (sum(map(bool, lengths)) or 1)
+        for number, (section, length) in enumerate(zip(listed, lengths, strict=True)):
+            for word, times in section.fields[name].items():
+                counted[word][number] += weight * times / (1 - share + share * length / mean)
+    weighed = {}
+    for word, of in counted.items():
+        rarity = math.log(1 + (len(listed) - len(of) + 0.5) / (len(of) + 0.5))
+        saturated = {
+            at: listed[at].factor * count / (SATURATION + count) for at, count in of.items()
+        }
+        weighed[word] = rarity, {at: rarity * share for at, share in saturated.items()}
+    return weighed
+
+
+Lead = tuple[int, int, list[str]]  # a section, what it gains, and the other words of the lead
+
+
+def _leads(
+    listed: Sequence[Section], weighed: Mapping[str, tuple[float, Scores]]
+) -> dict[str, list[Lead]]:
+    """By the rarest word of each lead: the section that gains where all of its words are typed."""
+    by_word = defaultdict(list)
+    for number, section in enumerate(listed):
+        for lead, weight in section.leads:
+            read = (
+                [whole] if whole in weighed or not parts else parts for whole, parts in words(lead)
+            )
+            needed = {*chain.from_iterable(read)}
+            if needed and needed <= weighed.keys():
+                ranked = sorted(needed, key=lambda word: (-weighed[word][0], word))
+                gain = weight * sum(weighed[word][0] for word in ranked)
+                by_word[ranked[0]].append((number, round(SCALE * gain), ranked[1:]))
+    return by_word
+
+
+def index(listed: Sequence[Section]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of each script."""
+    weighed = scores(listed)
+    leads = _leads(listed, weighed)
+    rows: dict[str, list[tuple[str | int, str]]] = {"words": [], "sections": []}
+    for word, (weight, of) in sorted(weighed.items()):
+        scored = [(number, max(1, round(SCALE * of[number]))) for number in sorted(of)]
+        row = [word, round(SCALE * weight), scored, leads.get(word, [])]
+        rows["words"].append((word, _json(row)))
+    rows["sections"] = [(number, _json(section.shown)) for number, section in enumerate(listed)]
+    starts: dict[str, list[str | int]] = {kind: [] for kind in rows}
+    for kind, limit in BYTES.items():
+        parts = (size // limit for size in accumulate(len(row) for _, row in rows[kind]))
+        grouped = groupby(zip(parts, rows[kind], strict=True), lambda pair: pair[0])
+        for number, (_, part) in enumerate(grouped):
+            keys, texts = zip(*(row for _, row in part), strict=True)
+            starts[kind].append(keys[0])
+            lines = ",\n".join(texts)
+            yield f"{kind}-{number}.js", f'proofbookSearch["{kind}-{number}"]=[\n{lines}]\n'
+    yield "index.js", f"proofbookSearch.index={_json({**RULES, **starts})}\n"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

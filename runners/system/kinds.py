@@ -142,6 +142,7 @@ def filling(slot: str) -> Iterator[Any]:
     | `groups` | | the order of a topic's pages, by title |
     | `steps.NAME` | Topic, Folio, minutes by path | steps of the way at `NAME` of the groups |
     | `links` | Folio, number of other links | the `Links` of a page to the glossary |
+    | `vocabulary` | Book | the synonyms, leads and names that the search knows |
     | `former` | Book, path | anchors that a page had |
     | `layouts of decisions` | Draft, lesson | elements that show them for real models |
     | `below decisions` | Draft | elements below the table of a Why |

@@ -3,7 +3,7 @@
 import js from "@eslint/js";
 import globals from "globals";
 
-const NAMES = { ...globals.browser, book: "readonly", proofbookSearch: "readonly" }; // of search-results.js
+const NAMES = { ...globals.browser, book: "readonly", proofbookSearch: "readonly" }; // of search.js
 const BESIDE = [
   "array-callback-return", "eqeqeq", "no-self-compare", "no-shadow", "no-template-curly-in-string",
   "no-unmodified-loop-condition", "no-var", "prefer-const", "require-atomic-updates",

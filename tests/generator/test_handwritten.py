@@ -11,7 +11,6 @@ from proofbook.generator.kinds.glossary.links import TermLinks
 from proofbook.generator.kinds.glossary.words import Term
 from proofbook.generator.pages.press import Press
 from proofbook.generator.printing.markdown import render
-from proofbook.generator.website import search
 from proofbook.generator.website.page_html import SiteMarkup
 from proofbook.generator.website.publish import site_files
 
@@ -145,7 +144,7 @@ def test_mistakes_of_a_question_in_a_page_are_told_with_their_place(copy, write,
     assert copy.errors()[0].startswith(f"content/pages/about.md:{error}")
 
 
-# --- the glossary's terms, linked where a page uses them first, and synonyms of the search
+# --- the glossary's terms, linked where a page uses them first
 
 
 def links(*terms):
@@ -192,50 +191,3 @@ def test_a_long_page_keeps_the_links_of_its_first_terms_only():
     assert [words for _, words in linked(page, "aa bb aa cc")] == ["aa", "bb"]
     assert linked(page, "dd") == []
     assert page.used == {"aa", "bb", "cc", "dd"}
-
-
-# --- synonyms: one word of a group, typed, also finds the entries that say another
-
-
-OOM = ("OOM", "out of memory")
-
-
-def with_words(*groups, title="A title", text="", location="topics/a/deep.html"):
-    entries = [{"location": location, "title": title, "text": text}]
-    search.add_words(entries, groups)
-    return entries[0]
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["It runs out of memory.", "<p>an out-of-memory error</p>", "<code>out_of_memory</code>"],
-)
-def test_a_phrase_is_known_however_its_words_are_joined(text):
-    assert with_words(OOM, text=text)["text_synonyms"] == "OOM"
-    assert with_words(OOM, title=text)["title_synonyms"] == "OOM"
-
-
-def test_a_word_within_another_word_is_none_and_a_plural_is_one():
-    assert "text_synonyms" not in with_words(("rank", "worker"), text="<p>It is frank.</p>")
-    assert with_words(("rank", "worker"), text="<p>Four ranks.</p>")["text_synonyms"] == "worker"
-
-
-def test_a_name_is_found_in_one_word_and_by_its_parts():
-    found = with_words(title="ZeRO-3, SyncBatchNorm, AdamW, GiB, <code>no_sync</code>")
-    assert found["title_synonyms"] == "ZeRO3, Sync Batch Norm"
-
-
-def test_a_section_is_found_by_the_titles_of_its_page_and_topic_and_their_synonyms():
-    entries = [
-        {"location": "topics/ddp/index.html", "title": "DistributedDataParallel", "text": ""},
-        {"location": "topics/ddp/trace.html", "title": "Step by step", "text": ""},
-        {"location": "topics/ddp/trace.html#faster", "title": "Is it faster?", "text": ""},
-        {"location": "evidence/ddp.html#runs", "title": "Runs", "text": ""},
-    ]
-    search.add_words(entries, [("DDP", "DistributedDataParallel")])
-    assert [entry.get("above") for entry in entries] == [
-        None,
-        "DistributedDataParallel Distributed Data Parallel DDP",
-        "Step by step DistributedDataParallel Distributed Data Parallel DDP",
-        None,
-    ]

@@ -45,6 +45,4 @@ class GlossaryFile(Written):
     """groups of words and phrases that the search takes for one another."""
     leads: dict[str, Annotated[list[Word], Field(min_length=1)]] = {}
     """by the address of a page or a section, such as `plan.html`: words, all of which in a search
-    bring it to the first place."""
-    alone: dict[str, Annotated[list[Word], Field(min_length=1)]] = {}
-    """the same for searches that consist of these words alone; little words do not count."""
+    bring it to the front."""

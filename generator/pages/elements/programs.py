@@ -45,7 +45,6 @@ MOST = 20  # lines that differ; beyond, two programs are easier to read than the
 class RunOutput(Element):
     """What a run printed, and how it ended."""
 
-    IS_FOUND = False
     run: str | None  # its path
     link: Markup  # to its row
     status: str
@@ -82,7 +81,6 @@ class Command(Element):
 class ListedProgram(Element):
     """A program in colours, with what its run printed; it prints its title and its code."""
 
-    IS_FOUND = False
     title: Markup
     path: str
     code: Markup

@@ -1,42 +1,27 @@
-// The search waits until somebody goes to it: its worker and its index, which is larger than most
-// pages, are loaded on the first focus of its field. The theme asks for both as a page loads; here
-// its requests are kept until then. search-results.js, loaded at that moment too, makes the worker.
+// In place of the theme's worker: search.js, loaded on the first focus of the search's field, with those
+// parts of the index that a search needs. The plugin offline wants the name, else it asks another site.
 
-const results = new URL("search-results.js", document.currentScript.src).href;
-const isIndex = (url) => /\/search_index\.js(on)?$/.test(url);
+const SETUP = 0; // the kinds of message that the theme and its worker send each other
+const READY = 1;
+const QUERY = 2;
+const RESULT = 3;
+const engine = new URL("search.js", document.currentScript.src).href;
 const asked = new Promise((resolve) => {
   if (/[?&]q=/.test(location.search)) resolve(); // an address that holds a search
   document.addEventListener("focusin", (event) => event.target.closest(".md-search") && resolve());
 });
-
 const ready = asked.then(() => new Promise((resolve) => {
-  document.head.append(Object.assign(document.createElement("script"), { src: results, onload: resolve }));
+  document.head.append(Object.assign(document.createElement("script"), { src: engine, onload: resolve }));
 }));
 
-const Native = window.Worker;
 window.Worker = class extends EventTarget {
-  constructor(url) {
-    super();
-    const tell = (data) => this.dispatchEvent(new MessageEvent("message", { data }));
-    this.ask = ready.then(() => proofbookSearch(Native, url, tell));
-  }
-  postMessage(message) {
-    this.ask.then((ask) => ask(message));
+  async postMessage({ type, data }) {
+    const tell = (message) => this.dispatchEvent(new MessageEvent("message", { data: message }));
+    if (type === SETUP) ready.then(() => tell({ type: READY }));
+    if (type !== QUERY) return;
+    this.typed = data;
+    await ready;
+    const items = await proofbookSearch.find(data);
+    if (this.typed === data) tell({ type: RESULT, data: { items } }); // else somebody typed on
   }
 };
-
-if (location.protocol === "file:") {
-  const append = document.head.appendChild;
-  document.head.appendChild = function (node) {
-    if (!isIndex(node.src || "")) return append.call(this, node);
-    asked.then(() => append.call(this, node));
-    return node;
-  };
-} else {
-  const { open } = XMLHttpRequest.prototype;
-  XMLHttpRequest.prototype.open = function (method, url, ...rest) {
-    const send = this.send.bind(this);
-    if (isIndex(String(url))) this.send = (...content) => asked.then(() => send(...content));
-    return open.call(this, method, url, ...rest);
-  };
-}
