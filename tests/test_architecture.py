@@ -25,12 +25,13 @@ FOR_THE_GENERATOR = (
 )  # fmt: skip
 NEED_TORCH = (
     *(f"proofbook.runners.{room}" for room in (
-        "core.meters", "core.ranks", "training", "experiments", "simulate", "planner.simulated",
-        "core.measuring.launcher", "session.peers", "judging", "planner.command",
+        "core.meters", "core.ranks", "training", "experiments", "simulate",
+        "core.measuring.launcher", "session.peers", "judging",
     )),
     *(f"proofbook.companions.{part}" for part in (
         "cluster", "verify.", "labs.benches", "labs.command", "labs.grading", "labs.laws",
-        "labs.training", "labs.experiments",
+        "labs.training", "labs.experiments", "planner.simulated", "planner.again",
+        "planner.command",
     )),
 )  # fmt: skip
 # Modules of a companion that its pages take, which need none.
@@ -81,7 +82,7 @@ def _importers(package, *parts):
 def _part(module):
     """Where a module belongs: `core`, the syllabus, or the kind or companion by its name."""
     _, package, *rooms = [*module.split("."), "", ""]
-    if package == "companions" or rooms[0] == "planner":
+    if package == "companions":
         return f"companion {rooms[0]}"
     if rooms[0] == "kinds" and package == "generator":
         return f"kind {rooms[1]}" if rooms[1] else "core"

@@ -45,7 +45,7 @@ def page_of(experiment: str) -> str:
 
 def traces(files: Files, machine: Machine, is_stale: IsStale) -> dict[str, TraceOnPage]:
     """The committed plans of each preset, and what is computed of published numbers."""
-    found = {}
+    by_experiment = {}
     for path in sorted((files.content / "planner").rglob("*.json")):
         grid = trace = None
         if path.parent.name != "plans":
@@ -56,7 +56,7 @@ def traces(files: Files, machine: Machine, is_stale: IsStale) -> dict[str, Trace
             continue
         file = path.relative_to(files.content).as_posix()
         try:
-            found[trace.experiment] = TraceOnPage(
+            by_experiment[trace.experiment] = TraceOnPage(
                 trace,
                 machine,
                 is_stale=is_stale(trace),
@@ -68,7 +68,7 @@ def traces(files: Files, machine: Machine, is_stale: IsStale) -> dict[str, Trace
         except ValidationError as error:  # in a list that plans are made from
             message = f"{error.title}: {error.errors()[0]['msg']}"
             files.refuse(files.content / "planner", message)
-    return found
+    return by_experiment
 
 
 def published_references(pages: Mapping[str, TraceOnPage]) -> Iterator[Reference]:

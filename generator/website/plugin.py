@@ -445,8 +445,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         pages = {entry["location"].partition("#")[0] for entry in entries}
         kept = (old for old in self.entries if old["location"].partition("#")[0] not in pages)
         self.entries = [*kept, *entries] if self.is_serving else entries
-        found = (vocabulary(self.book) for vocabulary in filling("vocabulary"))
-        known: search.Vocabulary = next(found, search.Vocabulary())
+        own = (vocabulary(self.book) for vocabulary in filling("vocabulary"))
+        known: search.Vocabulary = next(own, search.Vocabulary())
         for lost in sorted(known.leads.keys() - {one["location"] for one in self.entries}):
             log.warning(f"glossary.yml leads to {lost!r}, which the site does not have")
         sections = [*search.sections(self.entries, known, interface_words())]

@@ -19,7 +19,7 @@ from proofbook.generator.content.topic import HourStep
 from proofbook.generator.kinds.lessons.chain import DeepPage, chain
 from proofbook.generator.kinds.lessons.words import DeepFile
 from proofbook.generator.kinds.questions.kinds import digest_of
-from proofbook.generator.kinds.questions.kinds.kind import Kind
+from proofbook.generator.kinds.questions.kinds.kind import QuestionKind
 from proofbook.generator.pages.sheets import Sheet
 from proofbook.generator.pages.way import Groups, Rail, Step
 from proofbook.generator.printing.folio import Folio
@@ -80,7 +80,7 @@ def led_to(topic: Topic) -> dict[str, tuple[Mode, str]]:
     return {} if again is None else {
         name: (mode, _page(name, mode, topic))
         for mode, names in topic.items_by_mode.items() for name in names
-        if name not in again and Kind.BY_MODEL[type(topic.items[name])].is_graded
+        if name not in again and QuestionKind.BY_MODEL[type(topic.items[name])].is_graded
     }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from proofbook.generator.kinds.questions.answers import (
 from proofbook.generator.kinds.questions.item_checks import answerable_cases
 from proofbook.generator.kinds.questions.kinds import digest_of, kind_of
 from proofbook.generator.kinds.questions.kinds.arranged import Ordering
-from proofbook.generator.kinds.questions.kinds.kind import AnswerField, Kind
+from proofbook.generator.kinds.questions.kinds.kind import AnswerField, QuestionKind
 from proofbook.generator.kinds.questions.kinds.picked import FaultyLine
 from proofbook.generator.pages.elements import programs, tables
 from proofbook.generator.pages.elements.element import Element, Unfound
@@ -62,7 +62,7 @@ class Question(Element):
     anchor: str
     digest: str  # which question an answer belongs to
     item: Item  # as written
-    kind: Kind[Any]
+    kind: QuestionKind[Any]
     asked_as: str
     level: int  # of its heading
     stem: Markup

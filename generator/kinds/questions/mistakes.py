@@ -28,12 +28,12 @@ def known(book: Book, document: Document[Any]) -> list[str]:
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Those of all questions of a file."""
     if isinstance(document.model, QuizFile):
-        found = _items(evidence, document)
+        wrong = _items(evidence, document)
     elif isinstance(document.model, HandWritten):
-        found = _fences(evidence, document)
+        wrong = _fences(evidence, document)
     else:
         return
-    yield from (document.error(*mistake) for mistake in found)
+    yield from (document.error(*mistake) for mistake in wrong)
 
 
 def _items(evidence: Evidence, document: Document[QuizFile]) -> Iterator[Mistake]:

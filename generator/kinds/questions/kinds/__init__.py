@@ -1,6 +1,6 @@
 """The kinds of questions: for each what authors write, what is right, its answers and its form.
 
-A module of this folder with a model and its `Kind` is a kind, and stands in no list.
+A module of this folder with a model and its class is a kind, and stands in no list.
 """
 
 import hashlib
@@ -9,18 +9,18 @@ from pkgutil import iter_modules
 from typing import Any, Union
 
 from proofbook.generator.content.quiz import Item, QuizFence, QuizFile
-from proofbook.generator.kinds.questions.kinds.kind import Kind
+from proofbook.generator.kinds.questions.kinds.kind import QuestionKind
 from proofbook.generator.values.evaluation import Evidence
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 for _model in (QuizFile, QuizFence):
-    _model.model_rebuild(_types_namespace={"AnyItem": Union[tuple(Kind.BY_MODEL)]})  # noqa: UP007
+    _model.model_rebuild(_types_namespace={"AnyItem": Union[tuple(QuestionKind.BY_MODEL)]})  # noqa: UP007
 
 
-def kind_of(question: Item, evidence: Evidence) -> Kind[Any]:
+def kind_of(question: Item, evidence: Evidence) -> QuestionKind[Any]:
     """An item on this book's runs; worked out once."""
-    kind = Kind.BY_MODEL[type(question)]
+    kind = QuestionKind.BY_MODEL[type(question)]
     return evidence.cached("kind", question, lambda: kind(question, evidence))
 
 

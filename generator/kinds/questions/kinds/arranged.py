@@ -13,7 +13,13 @@ from proofbook.generator.content.quiz import Item
 from proofbook.generator.content.words import ClaimId, Expression, Line, RunPath, Written
 from proofbook.generator.content.yaml_source import Mistake
 from proofbook.generator.kinds.questions.answers import ExplainedAnswer, claim_backing
-from proofbook.generator.kinds.questions.kinds.kind import OPEN, ItemError, Key, Kind, is_alike
+from proofbook.generator.kinds.questions.kinds.kind import (
+    OPEN,
+    ItemError,
+    Key,
+    QuestionKind,
+    is_alike,
+)
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.filters import LABELS
 from proofbook.generator.values.value import Value, numeric
@@ -49,7 +55,7 @@ class Ordering(Item):
         return self
 
 
-class Pieces(Kind[Ordering], of=Ordering):
+class Pieces(QuestionKind[Ordering], of=Ordering):
     """The order follows from the values, or from the stages or steps of one run."""
 
     places = "pieces"
@@ -117,7 +123,7 @@ class Match(Item):
     pairs: Annotated[list[Pair], Field(min_length=3, max_length=5)]
 
 
-class Pairs(Kind[Match], of=Match):
+class Pairs(QuestionKind[Match], of=Match):
     """Each left side belongs to the right side that the author wrote beside it."""
 
     places = "pairs"

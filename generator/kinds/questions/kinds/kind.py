@@ -1,8 +1,8 @@
 """What every kind of question has: a key, what decides it, its answers explained, and its form.
 
-A module of this folder holds a kind: a model, the keys that authors write, and a `Kind` of it.
+A module of this folder holds a kind: a model, the keys that authors write, and its class.
 
-In: an item, and the evidence. Out: a `Kind`, the item on this book's runs. What is a mistake where
+In: an item, and the evidence. Out: the item on this book's runs. What is a mistake where
 the book was written (two right options, two equal values) only leaves a question open where another
 machine's runs came out differently.
 """
@@ -86,10 +86,10 @@ def is_alike(value: Value, other: Value) -> bool:
 ItemT = TypeVar("ItemT", bound=Item)
 
 
-class Kind(Generic[ItemT]):
+class QuestionKind(Generic[ItemT]):
     """An item of one kind on this book's runs."""
 
-    BY_MODEL: ClassVar[dict[type[Item], type["Kind[Any]"]]] = {}
+    BY_MODEL: ClassVar[dict[type[Item], type["QuestionKind[Any]"]]] = {}
 
     instruction = ""  # what stands above the question
     is_graded = True  # or a commitment, which has no right and wrong

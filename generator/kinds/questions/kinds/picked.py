@@ -20,7 +20,7 @@ from proofbook.generator.kinds.questions.answers import (
     claim_backing,
     refutation_of,
 )
-from proofbook.generator.kinds.questions.kinds.kind import OPEN, ItemError, Key, Kind
+from proofbook.generator.kinds.questions.kinds.kind import OPEN, ItemError, Key, QuestionKind
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.verdicts import UNDECIDED, Judged
 
@@ -128,7 +128,7 @@ class Several(Item):
         return self
 
 
-class OneOption(Kind[SingleChoice | Several], of=SingleChoice):
+class OneOption(QuestionKind[SingleChoice | Several], of=SingleChoice):
     """The one option whose claim has the verdict that it names is right."""
 
     places = "options"
@@ -213,7 +213,7 @@ class FaultyLine(Item):
     lines: Annotated[list[CodeLine], Field(min_length=3, max_length=6)]
 
 
-class Lines(Kind[FaultyLine], of=FaultyLine):
+class Lines(QuestionKind[FaultyLine], of=FaultyLine):
     """The lines of a program, one of which the corrected program, which a run executed, lacks."""
 
     places = "lines"

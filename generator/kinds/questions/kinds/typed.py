@@ -19,7 +19,7 @@ from proofbook.generator.kinds.questions.kinds.kind import (
     End,
     FieldUnit,
     Key,
-    Kind,
+    QuestionKind,
     is_alike,
 )
 from proofbook.generator.printing.folio import Folio
@@ -79,7 +79,7 @@ class Predict(Item):
 TypedT = TypeVar("TypedT", bound=Number | Predict)
 
 
-class TypedNumber(Kind[TypedT], of=Number):
+class TypedNumber(QuestionKind[TypedT], of=Number):
     """A value, how far off an answer may be, and what each named mistake would give."""
 
     instruction = "type the answer"
