@@ -63,7 +63,7 @@ def test_the_book_that_tests_read_is_of_committed_machines_alone(real):
     listed = ["git", "ls-tree", "--name-only", "HEAD:content/traces"]
     done = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True)
     assert {*real.machines} == {*done.stdout.split()}
-    assert {one.machine.name for one in real.traces.values() if not one.is_of_planner} == {
+    assert {one.machine.name for one in real.traces.values() if not one.nature} == {
         real.reference.name
     }
     assert real.tries == ()

@@ -193,10 +193,10 @@ def drawn():
 def test_whatever_another_machine_observes_no_item_ends_its_build(real):
     there = on_another_machine(varied(real, drawn()))
     traces = {
-        name: one if one.is_of_planner else replace(one, reference=real.traces[name].trace)
+        name: one if one.nature else replace(one, reference=real.traces[name].trace)
         for name, one in there.traces.items()
     }
-    own = {name: one.trace for name, one in traces.items() if not one.is_of_planner}
+    own = {name: one.trace for name, one in traces.items() if not one.nature}
     measured = replace(real.machines[real.reference.name], machine=there.machine, traces=own)
     machines = {there.machine.name: measured, **real.machines}
     evidence = Evidence(replace(there, traces=traces, machines=machines))

@@ -14,6 +14,7 @@ from proofbook.companions.planner.answers.law_of_time import Bounds, Cluster
 from proofbook.companions.planner.answers.published import is_stale
 from proofbook.companions.planner.layouts_named import Planned
 from proofbook.companions.planner.pages import published
+from proofbook.companions.planner.words import Plans
 from proofbook.companions.verify import reports
 from proofbook.companions.verify.pages import GROUPS
 from proofbook.companions.verify.report import causes
@@ -117,7 +118,7 @@ def test_a_layout_of_a_lesson_that_another_one_dominates_is_told_at_its_place(mo
 def test_no_two_published_peaks_have_the_same_words(real):
     evidence = Evidence(real)
     folio = Folio(evidence, evidence, {}, "plan/page.md")
-    rows = published.peak_rows(real.plan.published, folio)
+    rows = published.peak_rows(real.part(Plans).file.published, folio)
     said = [(re.sub("<small.*?</small>|<[^>]*>", "", row[0]), row[1]) for row in rows]
     assert len({*said}) == len(said) > 50
 

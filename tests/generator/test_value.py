@@ -134,7 +134,7 @@ def test_a_value_that_rounding_decides_is_printed_with_two_digits_unless_its_aut
     spread = {"epochs.loss": 2 * MOST_SPREAD, "validation.loss": MOST_SPREAD / 2}
     averaged = book.traces["tiny_training"].trace.runs["averaged"]
     run = averaged.model_copy(update={"spread": spread})
-    shown = SimpleNamespace(trace=SimpleNamespace(runs={"averaged": run}))
+    shown = SimpleNamespace(trace=SimpleNamespace(runs={"averaged": run}), nature="")
     node = Node(run, (), "a.averaged", Evaluation(), Origin("a machine", "a", "averaged"), shown)
     loss = node.step("epochs").step(0).step("loss")
     assert str(loss) == f"{run.epochs[0].loss:.1f}"

@@ -7,6 +7,7 @@ from proofbook.generator.content.book import Book, Topic
 from proofbook.generator.kinds.lessons.chain import chain
 from proofbook.generator.kinds.lessons.words import DeepFile
 from proofbook.generator.pages.sheets import Sheet
+from proofbook.runners.system.kinds import page_kind
 
 
 def sheets(book: Book) -> Iterator[Sheet]:
@@ -23,7 +24,8 @@ def sheets(book: Book) -> Iterator[Sheet]:
 
 
 def _lessons(topic: Topic) -> Iterator[Sheet]:
-    for mode, lesson in topic.lessons.items():
+    known = {mode: lesson for mode, lesson in topic.lessons.items() if page_kind(mode)}
+    for mode, lesson in known.items():
         model, path = lesson.model, f"topics/{topic.id}/{mode}"
         sheet = partial(Sheet, source=lesson.source.file, topic=topic, mode=mode)
         yield sheet(f"{path}.md", mode, model.title, topic.file.modes[mode])

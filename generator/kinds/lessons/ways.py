@@ -24,7 +24,7 @@ from proofbook.generator.pages.sheets import Sheet
 from proofbook.generator.pages.way import Groups, Rail, Step
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
-from proofbook.runners.system.kinds import filling
+from proofbook.runners.system.kinds import filling, page_kind
 
 # What a topic has, in groups: its lessons in the suggested order, with places for what companions
 # add, and its summary.
@@ -64,7 +64,7 @@ def _of_kind(kind: str, topic: Topic, folio: Folio, minutes: Mapping[str, int]) 
     if kind == "summary" and file.key_laws:
         yield Step("summary.html", escape("Summary"), escape(SUMMARY), kind=kind)
     for mode in topic.items_by_mode:
-        if mode == kind:
+        if mode == kind and page_kind(mode):
             items = item_marks(topic.items_by_mode[mode], topic, folio.evidence)
             title, says = escape(folio.ui["modes"][mode]), folio.in_link.line(file.modes[mode])
             own = minutes.get(f"topics/{topic.id}/{mode}.md", 0)

@@ -1,0 +1,73 @@
+"""Each kind of pages and each companion taken away: what is left imports, and prints a book.
+
+Its folder is all that goes, with those of the kinds that build on it. Nothing else is edited.
+`tests/soak/test_removal.py` takes the folders away for good.
+"""
+
+import json
+
+from tests.conftest import ROOT
+from tests.processes import python
+from tests.test_architecture import COMPANIONS_TAKE, KINDS_TAKE
+
+KINDS = sorted(path.parent.name for path in ROOT.glob("generator/kinds/*/kind.py"))
+COMPANIONS = sorted(path.parent.name for path in ROOT.glob("companions/*/kind.py"))
+IMPORTS = """
+import proofbook.generator.website.plugin
+from proofbook.generator import __main__ as generator
+from proofbook.generator.content.reading import file_models
+from proofbook.generator.pages.compose import printed
+from proofbook.generator.pages.environment import macros
+from proofbook.generator.website.publish import assets
+from proofbook.runners import __main__ as runners
+from proofbook.runners.system.kinds import kinds
+generator._parser(), file_models(), macros(), assets(), runners.usage()
+left = {kind.package.rpartition(".")[2] for kind in kinds()}
+print(*sorted(left), *runners.commands(), flush=True)
+"""
+# A process for each set of folders: it finds neither their declarations nor their modules.
+WITHOUT = """
+import importlib.abc, json, os, sys
+import jinja2, markdown_it, material.plugins.search.plugin, mkdocs.plugins, pydantic, yaml
+from proofbook.runners.system import kinds as found
+
+class Gone(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        parts = name.split(".")
+        at = 3 if parts[1:3] == ["generator", "kinds"] else 2 if parts[1:2] == ["companions"] else 9
+        if len(parts) > at and parts[at] in gone:
+            raise ModuleNotFoundError(f"{name} was taken away")
+
+for number, gone in enumerate(json.loads(sys.argv[1])):
+    if os.fork() == 0:
+        sys.meta_path.insert(0, Gone())
+        patterns = [*found.HOME.glob("generator/kinds/*"), *found.HOME.glob("companions/*")]
+        kept = [str(one.relative_to(found.HOME)) for one in patterns if one.name not in gone]
+        found.FOLDERS = (*sorted(kept, key=lambda one: one.startswith("companions")), "runners/*")
+        print(number, end=" ")
+        exec(sys.argv[2])
+        os._exit(0)
+    _, ended = os.wait()
+    if ended:
+        raise SystemExit(f"without {gone}")
+"""
+
+
+def gone_with(name):
+    """The kinds and companions that build on a kind, in any number of steps, and the kind."""
+    builds_on = {**KINDS_TAKE, **COMPANIONS_TAKE}
+    gone = {name}
+    while more := {one for one, taken in builds_on.items() if gone & {*taken.split()}} - gone:
+        gone |= more
+    return gone
+
+
+def test_the_plugin_and_all_commands_import_without_any_kind_or_companion():
+    sets = [gone_with(name) for name in (*KINDS, *COMPANIONS)]
+    done = python("-c", WITHOUT, json.dumps([sorted(gone) for gone in sets]), IMPORTS)
+    assert done.returncode == 0, done.stderr
+    lines = [{*line.split()[1:]} for line in done.stdout.splitlines()]
+    for gone, left in zip(sets, lines, strict=True):
+        assert left & gone == set()
+        assert {*KINDS, *COMPANIONS} - gone <= left
+        assert ("plan" in left) is ("planner" not in gone)
