@@ -8,13 +8,18 @@ import re
 
 import pytest
 
+from proofbook.runners.system.kinds import Kind
 from tests.clones import pasted
 from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-GUIDES = ("README.md", "CONTRIBUTING.md", *(
-    f"{part}/README.md" for part in ("generator", "runners", "requirements")
+GUIDES = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", *(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*/README.md", "companions/*/README.md", "runners/*/README.md")
+    for path in sorted(ROOT.glob(pattern))
 ))  # fmt: skip
+ONE_SCREEN = 70
+MOST_WORDS = 5000  # of what runners and generator say of themselves together
 # The first has made the clone, the second runs this test; the third is for `make soak`.
 NOT_HERE = {"make site", "make test", ".venv/bin/python -m runners run --full"}
 
@@ -49,10 +54,20 @@ def test_links_pictures_and_modules_that_a_guide_names_are_there(guide):
     text, folder = (ROOT / guide).read_text(encoding="utf-8"), (ROOT / guide).parent
     links = re.findall(r"\]\(([^)#:]+)[#)]", re.sub(r"(?ms)^```.*?^```", "", text))
     modules = re.findall(r"`([a-z_]+/[a-z_/-]*(?:[a-z_-]+\.(?:py|js|j2|yml)|/))`", text)
-    assert links
     parts = (ROOT, folder, ROOT / "generator", ROOT / "runners")
     lost = [one for one in modules if not any((part / one).exists() for part in parts)]
     assert lost + [one for one in links if not (folder / one).exists()] == []
+
+
+def test_the_guides_of_both_packages_stay_short():
+    texts = ((ROOT / part / "README.md").read_text() for part in ("runners", "generator"))
+    assert sum(len(text.split()) for text in texts) <= MOST_WORDS
+
+
+def test_the_architecture_is_one_screen_and_names_all_that_a_kind_may_declare():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= ONE_SCREEN
+    assert [name for name in Kind._fields if f"`{name}`" not in text] == ["package"]
 
 
 @pytest.mark.parametrize("guide", GUIDES)

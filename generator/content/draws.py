@@ -1,8 +1,8 @@
 """`draws:`: settings that an item draws from stated sets, so that it can be asked again.
 
 In: the sets, and the id of the item, which is the seed. Out: the draws in the order in which they
-are asked, and what the names of one stand for in the item's texts. `items/item_checks.py` tries
-the key and the wrong answers on each draw.
+are asked, and what the names of one stand for in the item's texts. `item_checks.py` of questions
+tries the key and the wrong answers on each draw.
 """
 
 import math

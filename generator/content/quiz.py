@@ -175,7 +175,7 @@ WholeItem = Annotated[
 class QuizFile(Written):
     """content/topics/<topic>/quiz.yml: items that modes name by id.
 
-    The kinds of items complete it (`items/kinds`).
+    The kinds of items complete it (`kinds/questions/kinds`).
     """
 
     items: list[WholeItem]

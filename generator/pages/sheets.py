@@ -18,7 +18,7 @@ class Sheet:
     """What one page is, before it is printed."""
 
     path: str  # under the site's root
-    kind: str  # which function composes it (`compose.py`)
+    kind: str  # which function composes it (`Kind.pages`)
     heading: str  # its title, an author's line; of what runs measured, plain text
     about: str  # for search engines and previews
     source: str | None = None  # the file that an author edits
@@ -37,7 +37,7 @@ class Sheet:
 
 
 def sheets(book: Book) -> Iterator[Sheet]:
-    """Yield the `Sheet` of every page of a book, ."""
+    """Yield the `Sheet` of every page of a book."""
     for kind in kinds():
         if kind.sheets:
             yield from kind.take(kind.sheets)(book)

@@ -3,8 +3,8 @@
 Numbers, words in quotes, `+ - * /`, fields (`a.b`), elements (`a[0]`, `a['name']`, `a[1:]`) and
 calls of named functions. `a | f(x)` is `f(a, x)`; as in Python, `|` binds less than any arithmetic,
 so it takes the whole sum before it. What names and functions stand for is the caller's: values
-with provenance (`evaluation.py`), numbers, or symbols of a formula (`calculator.py`,
-`claim_formula.py`).
+with provenance (`evaluation.py`), numbers, or symbols of a formula (`formulas.py` of
+calculators, `claim_formula.py`).
 """
 
 import ast

@@ -51,7 +51,7 @@ FIELDS = {  # by field, what a word counts there, and the share in which the fie
     "above": (2.0, 0.3),  # the titles of a section's page and topic
 }
 SATURATION = 6.0  # weighted count of a word that gives it half of its score
-KIND = 0.2  # the power of the boost that `pages/compose.py` gives each kind of page
+KIND = 0.2  # the power of the boost that `PageKind` gives each kind of page
 LEAD, NAME = 3.5, 0.3  # what its words count for more where a lead, or a term's name, is typed
 ASKS = ("what", "mean", "define")  # beside a name: then the term is asked for, as by a lead
 SCALE = 10  # scores are written as whole numbers

@@ -167,8 +167,8 @@ def test_no_rule_of_the_style_sheet_reaches_beyond_a_question():
 
 
 def test_the_examples_of_the_documentation_can_be_asked(tmp_path):
-    readme = (ROOT / "generator" / "README.md").read_text()
-    page = FENCE.search(readme.partition("## Questions in another site")[2])["yaml"]
+    readme = (ROOT / "companions" / "guest" / "README.md").read_text()
+    page = FENCE.search(readme)["yaml"]
     guest = Guest("Theirs", tmp_path, tmp_path / "quizzes")
     asked = [
         str(guest.html(guest.folio("docs/a.md"), page, fence.span("yaml"), 1))

@@ -3,7 +3,7 @@
 Bytes are tensor bytes, as the memory meter counts them; `reserved_bytes` is what CUDA's caching
 allocator would hold for the same allocations. Since each row of a grid is the answer that it was,
 pages and the command share one choice. On a cluster, an answer with ranks is a `Layout`:
-`runners.planner.answers.device_memory` says which of them fit, and a rule orders them (`order`).
+`device_memory` says which of them fit, and a rule orders them (`order`).
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class PublishedComparison(NamedTuple):
     def digest(self) -> str:
         """The digest of the lists and of the code that computes."""
         lists = [(PLANNER / name).read_text(encoding="utf-8") for name in self.lists]
-        return digest_of([*lists, code_digest(ROOT / "runners" / "planner" / f"{self.code}.py")])
+        return digest_of([*lists, code_digest(ROOT / "companions" / "planner" / f"{self.code}.py")])
 
 
 PEAKS = PublishedComparison(

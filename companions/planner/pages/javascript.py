@@ -1,7 +1,7 @@
 """Functions of Python as JavaScript, so that a page computes with the law that Python has.
 
 In: functions and classes that calculate with numbers, words, lists and records. Out: a script with
-these and with all that they call, under the same names; `website/assets/python.js` has what Python
+these and with all that they call, under the same names; `assets/python.js` has what Python
 itself brings. A ValueError names the line of a construct that has no counterpart.
 """
 

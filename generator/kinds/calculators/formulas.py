@@ -2,7 +2,7 @@
 
 In: a `Calculator` as an author wrote it, and the evidence. Out: for each output what the formula
 says at the start values and on every run that it was checked on, each a Value with provenance.
-What an author got wrong is found by `checks/lesson_checks.py`.
+What an author got wrong is found by `kinds/lessons/lesson_checks.py`.
 """
 
 import math

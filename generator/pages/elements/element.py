@@ -1,10 +1,11 @@
 """What a page is made of: typed elements in the order of the page.
 
-A page is composed of elements (`draft.py`, `lessons.py`, `views/`), and each prints itself by the
-macro of its class's name in `templates/elements`, which reads its fields and changes nothing. What
-else is asked of a page (its headings, questions, scripts, minutes, what the search finds) is read
-off its elements and never off its HTML (`facts.py`). A field is `Markup` where it holds words that
-readers see, and `str` where it is an address, an id or a class.
+A page is composed of elements (`draft.py`, the modules of its kind), and each prints itself by the
+macro of its class's name, in `templates/elements` or in the `elements.j2` of a kind, which reads
+its fields and changes nothing. What else is asked of a page (its headings, questions, scripts,
+minutes, what the search finds) is read off its elements and never off its HTML (`facts.py`). A
+field is `Markup` where it holds words that readers see, and `str` where it is an address, an id or
+a class.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,1 +1,1 @@
-"""What composes pages, a module for a kind or a few that belong together: `KINDS` names them."""
+"""What pages of several kinds share: claims, the frame, and pages written by hand."""

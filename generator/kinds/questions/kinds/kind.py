@@ -97,7 +97,7 @@ class QuestionKind(Generic[ItemT]):
     is_sequence = False  # whether its answers are explained as a numbered list
     has_one_key = False  # whether the same answer has to be right in all of its cases
     # The key of its options, pieces, pairs or lines, which also names its form (`form_of` of
-    # elements/items.j2); none where a reader types.
+    # `elements.j2`); none where a reader types.
     places = ""
     texts: tuple[str, ...] = ("text",)  # the keys of one of these that a reader sees at once
     backed_by = ""  # the key of one of these that names a claim as evidence
