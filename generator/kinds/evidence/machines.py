@@ -12,7 +12,7 @@ from proofbook.generator.content.book import Book
 from proofbook.generator.content.shelf import MachineFolder, TraceOnPage, measure_command
 from proofbook.generator.kinds.lessons import trials
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements.element import Aside, Element, Facts, Fold, Worded
+from proofbook.generator.pages.elements.element import Aside, Element, Facts, Fold, Made, worded
 from proofbook.generator.pages.elements.tables import with_units
 from proofbook.generator.pages.environment import unbroken
 from proofbook.generator.pages.views.claims import proofs
@@ -40,44 +40,19 @@ Parts = Iterator[Element | Markup]
 # --- machines
 
 
-@dataclass(frozen=True)
-class MachineList(Worded):
-    """All machines, and how one more comes here."""
-
-    book: Book
-    measure: str  # the command, on pages that show the reference machine
-
-
-@dataclass(frozen=True)
-class MachineOpening(Worded):
-    """Which machine a page is about."""
-
-    folder: MachineFolder
-    book: Book
-
-
-@dataclass(frozen=True)
-class MeasuredTraces(Element):
-    """What a machine measured, and the commands that measure the rest."""
-
-    IS_FOUND = False
-    folder: MachineFolder
-    missing: str  # the command for experiments that it lacks
-    heavier: str  # for runs that it left out
-
-
 def machines(draft: Draft) -> Parts:
     """The page that lists all machines."""
     book = draft.folio.book
     yield draft.opening(draft.sheet.about)
-    yield MachineList(book, measure_command() if book.is_reference else "")
+    measure = measure_command() if book.is_reference else ""  # how one more machine comes here
+    yield worded("MachineList", book=book, measure=measure)
 
 
 def machine(draft: Draft) -> Parts:
     """The page of a machine."""
     folio, book = draft.folio, draft.folio.book
     folder = book.machines[draft.sheet.of]
-    yield MachineOpening(folder, book)
+    yield worded("MachineOpening", folder=folder, book=book)
     for title, of in (("What it is", _facts), ("Measured primitives", _primitives)):
         if facts := [(escape(word), folio.show(value)) for word, value in of(folder, folio)]:
             yield draft.heading(2, title)
@@ -90,11 +65,11 @@ def machine(draft: Draft) -> Parts:
     )
     is_shown = folder.machine.name == book.machine.name
     is_partial = is_shown and any(trace.left_out for trace in folder.traces.values())
-    yield MeasuredTraces(
-        folder,
-        measure_command(missing) if missing and is_shown else "",
-        measure_command(full=True) if is_partial else "",
-    )
+    yield Made(
+        "MeasuredTraces", is_found=False, folder=folder,
+        missing=measure_command(missing) if missing and is_shown else "",
+        heavier=measure_command(full=True) if is_partial else "",
+    )  # fmt: skip
 
 
 def _facts(folder: MachineFolder, folio: Folio) -> Iterator[tuple[str, Value]]:
@@ -157,7 +132,7 @@ class RunRow(NamedTuple):
 class MachineRuns(Element):
     """The runs of an experiment on a machine, and those that it skipped."""
 
-    IS_FOUND = False
+    is_found = False
     folder: MachineFolder
     trace: Trace
     book: Book
@@ -168,13 +143,6 @@ class MachineRuns(Element):
     measures: Sequence[Markup]  # titles of what some run measured
     numbers: Sequence[Sequence[Markup]]  # a row of these for each run
     skipped: Sequence[RunRow]
-
-
-@dataclass(frozen=True)
-class MeasuresExplained(Worded):
-    """What the measures of some tables are."""
-
-    by_machine: Sequence[MachineRuns]
 
 
 def runs(draft: Draft) -> Parts:
@@ -190,7 +158,7 @@ def runs(draft: Draft) -> Parts:
         yield Aside(lacks.format(unbroken(own), folio.ui["reference_machine"]), "pb-notice")
     by_machine = [_runs_on(experiment, folder, folio) for folder in having]
     first, *others = sorted(by_machine, key=lambda runs: (not runs.rows, not runs.again))
-    yield MeasuresExplained(by_machine)
+    yield worded("MeasuresExplained", by_machine=by_machine)
     yield draft.heading(2, "On " + unbroken(first.trace.machine))
     yield first
     for other in others:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
@@ -19,36 +18,17 @@ from proofbook.generator.pages.elements.element import (
     Fold,
     Heading,
     ListOfLines,
+    Made,
     Sectioned,
-    Worded,
+    worded,
 )
 from proofbook.generator.pages.elements.programs import run_link
 from proofbook.generator.pages.sheets import Sheet
-from proofbook.generator.pages.views.claims import JudgedClaim, verdict_rows
+from proofbook.generator.pages.views.claims import verdict_rows
 from proofbook.generator.printing.markdown import plain
 from proofbook.runners.system.kinds import filling
 
 LEVEL = 2  # of the headings of a page's own questions
-
-
-@dataclass(frozen=True)
-class ClaimsBehind(Worded):
-    """The verdicts of claims, in a few words."""
-
-    claims: Sequence[JudgedClaim]
-
-
-@dataclass(frozen=True)
-class TechniqueTable(Element):
-    """Techniques in groups, each with a title; each technique is an entry of the search."""
-
-    # Of a technique its name, what it saved and what it costs, with the claims behind that.
-    groups: Sequence[tuple[Markup, Sequence[tuple[Heading, Markup, Markup, ClaimsBehind]]]]
-
-    def parts(self) -> Iterator[Element | Markup]:
-        """The titles of groups, which belong to no technique; then the techniques."""
-        yield from (title for title, _ in self.groups)
-        yield from chain.from_iterable(row for _, rows in self.groups for row in rows)
 
 
 class RunQuestion(NamedTuple):
@@ -120,8 +100,10 @@ def guide(draft: Draft) -> Iterator[Element | Markup]:
     for title, techniques in written.techniques_by_group:
         rows = [_technique_row(technique, draft) for technique in techniques]
         groups.append((folio.line(title), rows))
-    title = Markup("The techniques, a row each")
-    yield Fold(title, [TechniqueTable(groups)], is_found=True)
+    # The titles of groups belong to no technique; each technique is an entry of the search.
+    words = [*(title for title, _ in groups), *(row for _, rows in groups for row in rows)]
+    table = Made("TechniqueTable", visible=words, groups=groups)
+    yield Fold(Markup("The techniques, a row each"), [table], is_found=True)
 
 
 def _guide(draft: Draft) -> GuideFile:
@@ -133,13 +115,13 @@ def _symptoms(draft: Draft) -> dict[str, Symptom]:
     return {symptom.id: symptom for _, symptom in _guide(draft).symptoms}
 
 
-def _technique_row(
-    technique: Technique, draft: Draft
-) -> tuple[Heading, Markup, Markup, ClaimsBehind]:
+def _technique_row(technique: Technique, draft: Draft) -> tuple[Heading, Markup, Markup, Markup]:
+    """Its name, what it saved, what it costs, and the verdicts of the claims behind that."""
     texts = technique.name, technique.saved or "–", technique.costs
     name, saved, costs = map(draft.folio.line, texts)
     heading = Heading(3, name, f"technique-{technique.id}", is_anchored=False)
-    return heading, saved, costs, ClaimsBehind(verdict_rows(technique.claims, draft.folio))
+    claims = verdict_rows(technique.claims, draft.folio)
+    return heading, saved, costs, worded("ClaimsBehind", claims=claims)
 
 
 def symptom(draft: Draft) -> Iterator[Element | Markup]:

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from proofbook.generator.kinds.figures.step_rules import number
 from proofbook.generator.kinds.lessons import parts
 from proofbook.generator.kinds.lessons.words import CostFile, CostTable
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements.element import Block, Content, Element, Fold
+from proofbook.generator.pages.elements.element import Block, Element, Fold, Made
 from proofbook.generator.pages.elements.programs import run_link
 from proofbook.generator.pages.elements.tables import Row, Table
 from proofbook.generator.pages.environment import label, typed
@@ -63,17 +63,6 @@ class CalculatorField(NamedTuple):
     most: str  # a formula of the other inputs, as scripts read it
     covered: Sequence[Markup]  # least and largest in the runs
     range: str  # the same, as the script reads them
-
-
-@dataclass(frozen=True)
-class OperatedCalculator(Element):
-    """A calculator: a form for a script, and what stands below it in any case."""
-
-    fields: Sequence[CalculatorField]  # none where this machine has no numbers to start from
-    known: Sequence[tuple[str, str]]  # models: a name, and the numbers of the fields
-    # Of each a label, and its formula as the script reads it.
-    results: Sequence[tuple[CalculatorOutput, Markup, str]]
-    below: Content
 
 
 def cost(draft: Draft) -> Iterator[Element | Markup]:
@@ -145,7 +134,7 @@ def _off_by(outcome: Judged, folio: Folio) -> Markup:
 # --- the calculator
 
 
-def _calculator(written: Calculator, draft: Draft) -> OperatedCalculator:
+def _calculator(written: Calculator, draft: Draft) -> Made:
     """A lesson's calculator: fields, known models, results beside values of runs."""
     folio, evidence = draft.folio, draft.folio.evidence
     start = {variable.name: folio.value(variable.start) for variable in written.inputs}
@@ -172,8 +161,10 @@ def _calculator(written: Calculator, draft: Draft) -> OperatedCalculator:
     table = Table(["Result", "Formula", "#At the start", "Compared with"], rows)
     every_run = Table(["Result", "Run", *heads], by_run, css="pb-stacks")
     fold = Fold(Markup("Each formula compared with every run"), [every_run], "pb-numbers")
-    known = list(_known_models(complete, folio))
-    return OperatedCalculator(complete, known, results, [*afterword, table, fold])
+    return Made(
+        "OperatedCalculator", fields=complete, known=[*_known_models(complete, folio)],
+        results=results, below=[*afterword, table, fold],
+    )  # fmt: skip
 
 
 def _compared_with(

@@ -29,7 +29,7 @@ from proofbook.generator.kinds.questions.kinds.arranged import Ordering
 from proofbook.generator.kinds.questions.kinds.kind import AnswerField, QuestionKind
 from proofbook.generator.kinds.questions.kinds.picked import FaultyLine
 from proofbook.generator.pages.elements import programs, tables
-from proofbook.generator.pages.elements.element import Element, Unfound
+from proofbook.generator.pages.elements.element import Block, Element
 from proofbook.generator.printing.folio import Folio, interface_words
 from proofbook.runners.core.trace.fields import NBSP
 
@@ -113,16 +113,18 @@ class Question(Element):
 
     def parts(self) -> Iterator[Element | Markup]:
         """What is asked, what explains the answers, and the evidence, without hints."""
-        yield Unfound([self.above])
+        yield Block([self.above], is_found=False)
         yield from (self.stem, self.more)
         yield from (part for part in (self.about, self.exhibit) if part)
         words = [answer.text for answer in self.shown]
         if self.kind.places == "pairs":
             words += [answer.beside or Markup() for answer in self.closed]
-        yield Unfound([*words, *self.ends, *(code for code, _ in self.lines)])
+        lines = (code for code, _ in self.lines)
+        yield Block([*words, *self.ends, *lines], is_found=False)
         behind = [*self.backing, *(proof for one in self.answers for proof in one.backing)]
         evidence = [said for proof in behind for said in (proof.belief, proof.says) if said]
-        yield Unfound([self.explains, *(one.why for one in self.answers), *evidence])
+        whys = (one.why for one in self.answers)
+        yield Block([self.explains, *whys, *evidence], is_found=False)
 
 
 def question(quiz_item: Item, folio: Folio, asked_as: str, level: int = 3) -> Question:

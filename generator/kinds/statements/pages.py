@@ -1,30 +1,29 @@
 """Sentences that people read: how each stands, its runs, and a program that repeats it."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from markupsafe import Markup
 
 from proofbook.generator.checks import claim_checks
 from proofbook.generator.content.book import Book
-from proofbook.generator.content.claim import Reference
 from proofbook.generator.content.exhibit import Listing
 from proofbook.generator.kinds.statements import statements
 from proofbook.generator.kinds.statements.statements import Statements
 from proofbook.generator.kinds.statements.words import Statement
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import (
+    Content,
     Element,
     Fold,
-    Heading,
     ListOfLines,
-    NarrowingField,
-    Worded,
+    Made,
+    narrowing,
+    worded,
 )
 from proofbook.generator.pages.elements.programs import ListedProgram, listing
 from proofbook.generator.pages.sheets import EVIDENCE, Sheet
-from proofbook.generator.pages.views.claims import JudgedClaim, measured_by, verdict_row
+from proofbook.generator.pages.views.claims import measured_by, verdict_row
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.markdown import plain
 from proofbook.generator.printing.sources import command
@@ -47,40 +46,6 @@ RANKED = (
 )
 
 
-@dataclass(frozen=True)
-class Standing(Worded):
-    """How a sentence stands on machines."""
-
-    verdict: str  # its own, or how their runs differ from that
-    machines: Sequence[str]  # none where it stands so on all
-
-
-@dataclass(frozen=True)
-class TestedStatement(Element):
-    """A sentence, how it stands, its correction, and folded what that rests on."""
-
-    said: Heading
-    standings: Sequence[Standing]
-    where: Markup
-    correction: Markup
-    regime: Markup
-    more: Markup  # of the correction
-    stakes: Markup
-    source: Reference | None
-    claim: JudgedClaim
-    runs: Sequence[tuple[str, str]]  # each with its address
-    verb: str
-    again: str  # the command that repeats them
-    program: ListedProgram | None  # that shows the effect; its title is what it uses
-    num_ranks: int
-    programs_need: Markup
-
-    def parts(self) -> Iterator[Element | Markup]:
-        """All but the evidence."""
-        yield from (self.said, *self.standings)
-        yield from (self.where, self.correction, self.regime, self.more, self.stakes)
-
-
 def sheets(book: Book) -> Iterator[Sheet]:
     """The page of all statements, if there are some."""
     if book.part(Statements):
@@ -97,7 +62,7 @@ def retracted(draft: Draft) -> Iterator[Element | Markup]:
     link = Markup('<a class="pb-label" href="#{}">{}</a>')
     links = [link.format(one.id, plain(folio.line(one.said))) for one in tested]
     yield Fold(Markup("On this page"), [ListOfLines(links)], "pb-contents")
-    yield NarrowingField(Markup("Show statements that contain"), ".pb-statement", "statements")
+    yield narrowing(Markup("Show statements that contain"), ".pb-statement", "statements")
     is_ten = len(first) == 10
     for place, sentence in enumerate(tested):
         if first and not place:
@@ -109,7 +74,7 @@ def retracted(draft: Draft) -> Iterator[Element | Markup]:
         yield _statement(sentence, draft)
 
 
-def _statement(sentence: Statement, draft: Draft) -> TestedStatement:
+def _statement(sentence: Statement, draft: Draft) -> Made:
     folio, book = draft.folio, draft.folio.book
     claim = verdict_row(sentence.claim, folio)
     first, *others = re.split(r"\n\s*\n", sentence.correction.strip())
@@ -118,23 +83,25 @@ def _statement(sentence: Statement, draft: Draft) -> TestedStatement:
     runs = [run for run in map(book.run, claim.outcome.runs) if run]
     path = sentence.program
     program = book.run(path) if path else None
-    return TestedStatement(
-        draft.heading(3, folio.line(sentence.said), anchor=sentence.id, css="pb-sentence"),
-        _standings(sentence, folio),
-        folio.line(sentence.where),
-        folio.prose(" ".join(sentences[:SHOWN])),
-        folio.line(sentence.regime),
-        folio.prose("\n\n".join(filter(None, more))),
-        folio.line(sentence.stakes or ""),
-        book.references[sentence.source] if sentence.source else None,
-        claim,
-        [(name, folio.root + folio.place_of(name)) for name in claim.outcome.runs],
-        "Simulate" if {run.nature for run in runs} == {"simulated"} else "Measure",
-        command(claim.outcome.runs, measured_by(claim.outcome, folio), book.reference.name),
-        _listed(path, folio) if path else None,
-        program.world_size if program else 0,
-        folio.line(book.home.programs_need or ""),
-    )
+    words: dict[str, Content | Element | Markup] = {  # all but the evidence
+        "said": draft.heading(3, folio.line(sentence.said), anchor=sentence.id, css="pb-sentence"),
+        "standings": _standings(sentence, folio),
+        "where": folio.line(sentence.where),
+        "correction": folio.prose(" ".join(sentences[:SHOWN])),
+        "regime": folio.line(sentence.regime),
+        "more": folio.prose("\n\n".join(filter(None, more))),
+        "stakes": folio.line(sentence.stakes or ""),
+    }
+    return Made(
+        "TestedStatement", **words, visible=[*words.values()], claim=claim,
+        source=book.references[sentence.source] if sentence.source else None,
+        runs=[(name, folio.root + folio.place_of(name)) for name in claim.outcome.runs],
+        verb="Simulate" if {run.nature for run in runs} == {"simulated"} else "Measure",
+        again=command(claim.outcome.runs, measured_by(claim.outcome, folio), book.reference.name),
+        program=_listed(path, folio) if path else None,
+        num_ranks=program.world_size if program else 0,
+        programs_need=folio.line(book.home.programs_need or ""),
+    )  # fmt: skip
 
 
 def _listed(path: str, folio: Folio) -> ListedProgram:
@@ -146,7 +113,7 @@ def _listed(path: str, folio: Folio) -> ListedProgram:
     return listing(Listing(path=file, run=path, title=next(filter(None, sharing))), folio)
 
 
-def _standings(sentence: Statement, folio: Folio) -> list[Standing]:
+def _standings(sentence: Statement, folio: Folio) -> list[Markup]:
     """How the sentence stands on the machine of its runs and those that agree, then elsewhere.
 
     A machine on which it is untested says nothing beside one on which it is.
@@ -168,7 +135,10 @@ def _standings(sentence: Statement, folio: Folio) -> list[Standing]:
         if word == first or word != "untested":
             by_standing.setdefault(word, []).append(machine)
     is_alike = len(by_standing) == 1
-    return [Standing(word, () if is_alike else names) for word, names in by_standing.items()]
+    return [
+        worded("Standing", verdict=word, machines=() if is_alike else names)
+        for word, names in by_standing.items()
+    ]
 
 
 def _standing(sentence: Statement, outcome: Judged) -> str:

@@ -97,7 +97,7 @@ class ListedProgram(Element):
 class WholeProgram(Element):
     """A whole program, closed; explained line by line where it has notes."""
 
-    IS_FOUND = False
+    is_found = False
     program: ListedProgram
     notes: "Notes | None" = None
     is_printed: bool = False  # on paper, which may leave out others
@@ -124,7 +124,7 @@ class Notes(Element):
 class Difference(Element):
     """A corrected program beside a wrong one; it prints their unified diff."""
 
-    IS_FOUND = IS_READ = False
+    is_found = is_read = False
     wrong: ListedProgram
     right: ListedProgram
     lines: Markup  # empty where most lines differ

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.claim import Claim, Domain, NumberTolerance, Reference
-from proofbook.generator.pages.elements.element import Element, Fold, ListOfLines, Worded
+from proofbook.generator.pages.elements.element import Element, Fold, ListOfLines, Made
 from proofbook.generator.pages.elements.tables import Table, with_units
 from proofbook.generator.pages.environment import counted, unbroken
 from proofbook.generator.printing.folio import Folio
@@ -57,7 +57,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class JudgedClaim(Verdict, Worded):
+class JudgedClaim(Verdict, Element):
     """A claim and its verdict; by itself, it prints that this is contrary."""
 
     href: str
@@ -77,6 +77,10 @@ class JudgedClaim(Verdict, Worded):
         link = Markup('<a class="pb-verdict {}" href="{}">{}</a>')
         return link.format(self.css, self.href, self.words)
 
+    def parts(self) -> Iterator[Markup]:
+        """All that it prints."""
+        yield Markup(self)
+
     @property
     def regime_words(self) -> Markup:
         """Its regime behind its sentence; nothing where it has none."""
@@ -84,14 +88,13 @@ class JudgedClaim(Verdict, Worded):
         return small.format(self.regime) if self.regime else Markup()
 
 
-@dataclass(frozen=True)
-class CitedSources(Element):
-    """Documents, each with what its places say; the first names the document."""
-
-    IS_FOUND = False
-    documents: Sequence[Sequence[tuple[Reference, Markup]]]
-    of_rows: Sequence[Reference] = ()  # of published tables
-    is_anchored: bool = False
+def cited_sources(
+    documents: Sequence[Sequence[tuple[Reference, Markup]]], of_rows: Sequence[Reference] = (),
+    *, is_anchored: bool = False,
+) -> Made:  # fmt: skip
+    """Documents, each with what its places say, and those of published tables."""
+    fields = {"documents": documents, "of_rows": of_rows, "is_anchored": is_anchored}
+    return Made("CitedSources", is_found=False, **fields)
 
 
 def verdict_rows(names: Sequence[str], folio: Folio) -> list[JudgedClaim]:
@@ -157,7 +160,7 @@ def backing(names: Sequence[str], sources: Sequence[str], folio: Folio) -> Itera
     content = [*verdict_table(judged)]
     if sources:
         references = [cited(folio.book.references[name], folio) for name in sources]
-        content.append(CitedSources([[reference] for reference in references]))
+        content.append(cited_sources([[reference] for reference in references]))
     yield Fold(Markup("Evidence"), content, "pb-backing")
 
 
@@ -254,7 +257,7 @@ class MachineVerdict(Verdict):
 class FoldedClaim(Element):
     """A claim, folded below the first verdict that runs decide: its rule, and all verdicts."""
 
-    IS_FOUND = False
+    is_found = False
     says: Markup
     names_runs: bool
     formula: Markup
