@@ -7,13 +7,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from proofbook.companions.labs.words import LabFile, WrongFile
 from proofbook.generator.content import listed_code
 from proofbook.generator.content.documents import Document
 from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.reading import Loader
+from proofbook.generator.content.yaml_source import Mistake
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.runners.traces.differences import MisfitError, wrong_programs
 
@@ -38,21 +38,18 @@ def labs(loader: Loader, _: bool) -> Labs:
     return Labs(by_topic)
 
 
-def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Quantities in comments of a lab's programs, and wrong programs that are none."""
-    if isinstance(document.model, LabFile):
-        root = evidence.book.root
-        for program in sorted((root / document.source.file).parent.glob("*.py")):
-            path = program.relative_to(root).as_posix()
-            if problem := listed_code.why_stated(root, path, None):
-                yield document.error(("title",), problem)
-    elif isinstance(document.model, WrongFile):
-        yield from _wrong_programs(evidence.book.root, document)
+def mistakes(evidence: Evidence, document: Document[LabFile]) -> Iterator[Mistake]:
+    """Quantities in comments of a lab's programs."""
+    root = evidence.book.root
+    for program in sorted((root / document.source.file).parent.glob("*.py")):
+        path = program.relative_to(root).as_posix()
+        if problem := listed_code.why_stated(root, path, None):
+            yield ("title",), problem
 
 
-def _wrong_programs(root: Path, document: Document[WrongFile]) -> Iterator[ContentError]:
+def wrong_mistakes(evidence: Evidence, document: Document[WrongFile]) -> Iterator[ContentError]:
     """Programs of a lab whose changes do not fit the solution, or make no Python of it."""
-    for program in wrong_programs(root / document.source.file):
+    for program in wrong_programs(evidence.book.root / document.source.file):
         try:
             ast.parse(program.assembled())
         except MisfitError as error:

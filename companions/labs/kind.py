@@ -18,6 +18,9 @@ KIND = Kind(
     reads=".in_book:labs",
     sheets=".pages:sheets",
     pages={"lab": PageKind(".pages:lab", 0.5, names_machines=False, label="Lab", is_listed=True)},
-    mistakes=".in_book:mistakes",
+    mistakes={
+        ".words:LabFile": ".in_book:mistakes",
+        ".words:WrongFile": ".in_book:wrong_mistakes",
+    },
     slots={"steps.lab": ".pages:steps", "class": ".pages:for_a_class"},
 )

@@ -236,7 +236,7 @@ def test_the_changes_of_a_wrong_program_must_fit_the_solution_and_make_python(tm
     )
     (tmp_path / "wrong.yml").write_text(text)
     evidence = SimpleNamespace(book=SimpleNamespace(root=tmp_path))
-    errors = in_book.mistakes(evidence, read("wrong.yml", text, WrongFile))
+    errors = in_book.wrong_mistakes(evidence, read("wrong.yml", text, WrongFile))
     assert [str(error) for error in errors] == [
         "wrong.yml:6:7: 'three = 3' is no line of the program; copy it from there, as it is "
         "indented",

@@ -13,7 +13,7 @@ from proofbook.companions.planner.answers.plan_grid import Grid, GridRow, experi
 from proofbook.companions.planner.answers.published import PEAKS
 from proofbook.companions.planner.layouts_named import planned as planned_in
 from proofbook.companions.planner.pages import fits, published
-from proofbook.companions.planner.words import OrderPart, PlanFile, Plans
+from proofbook.companions.planner.words import OrderPart, PlanFile
 from proofbook.generator.content.book import Book
 from proofbook.generator.kinds.lessons.words import WhyFile
 from proofbook.generator.pages.draft import Draft
@@ -138,13 +138,13 @@ PLAN = "plan.md"
 
 def former(book: Book, path: str) -> Sequence[str]:
     """Anchors that a page had."""
-    written = book.part(Plans).file
+    written = book.file(PlanFile)
     return written.former.get(path, ()) if written else ()
 
 
 def sheets(book: Book) -> Iterator[Sheet]:
     """The page that leads to the models, and that of each model."""
-    plan, written = book.part(Plans).file, "content/planner/plan.yml"
+    plan, written = book.file(PlanFile), "content/planner/plan.yml"
     if plan is None:
         return
     yield Sheet(PLAN, "plan", plan.title, plan.about, written, has_toc=True)
@@ -188,7 +188,7 @@ def plan(draft: Draft) -> Parts:
 
 
 def _written(folio: Folio) -> PlanFile:
-    written = folio.book.part(Plans).file
+    written = folio.book.file(PlanFile)
     assert written is not None
     return written
 

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from proofbook.companions.planner.answers import published as answers
 from proofbook.companions.planner.answers.published import KINDS, MOST_ERROR, ORDER, PEAKS
 from proofbook.companions.planner.answers.published_order import NEAR
-from proofbook.companions.planner.words import PeaksPage, Plans
+from proofbook.companions.planner.words import PeaksPage, PlanFile
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Aside, Element, Fold, worded
 from proofbook.generator.pages.elements.tables import Row, Table
@@ -34,7 +34,7 @@ CLUSTERS = "Model and cluster", "Fastest, and the rule's", "#Slower by"
 
 def published(draft: Draft) -> Iterator[Element | Markup]:
     """Published peaks beside simulated ones."""
-    written = draft.folio.book.part(Plans).file
+    written = draft.folio.book.file(PlanFile)
     assert written is not None
     page = written.published
     assert page

@@ -1,16 +1,19 @@
-"""The page of all evidence: how many laws hold, which are furthest off, and what is cited."""
+"""The pages of evidence; that of all claims says how many hold, which err most, what is cited."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from markupsafe import Markup
 
+from proofbook.generator.content.book import Book
 from proofbook.generator.content.claim import Reference, Verdict
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Block, Element, Fold, Made, worded
 from proofbook.generator.pages.elements.tables import Table
 from proofbook.generator.pages.environment import counted
+from proofbook.generator.pages.sheets import EVIDENCE, Sheet
 from proofbook.generator.pages.views.claims import cited, cited_sources, measured_by
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.claim_formula import off_by
@@ -30,6 +33,28 @@ class Tally(NamedTuple):
     contrary: Sequence[str]  # the addresses of observations that do not hold
     num_lent: int  # claims that only the reference machine has the runs for
     reference: str  # its name
+
+
+def sheets(book: Book) -> Iterator[Sheet]:
+    """The pages of evidence: of all claims, of machines, and of each experiment's runs."""
+    about = (
+        "For each experiment, this page says how many laws hold and how many observations turned "
+        "out otherwise. The page of an experiment has each of its claims, with prediction, "
+        "observation and verdict."
+    )
+    yield Sheet(EVIDENCE, "evidence", "Evidence", about, "content/claims", has_toc=True)
+    sheet = partial(Sheet, under=EVIDENCE)
+    about = "Each machine that ran experiments has a page: what it is, and what it measured."
+    yield sheet("machines/index.md", "machines", "Machines", about)
+    about = "What a machine is, and what it measured."
+    recorded = partial(sheet, is_recorded=True, about_is_recorded=True)
+    for name in book.machines:
+        path, title = f"machines/{name}.md", f"Machine {name}"
+        yield recorded(path, "machine", title, about, of=name, kept=name)
+    for name, on_page in book.traces.items():
+        if not on_page.nature:
+            path, title = f"evidence/{name}.md", f"The runs of {name}"
+            yield recorded(path, "runs", title, on_page.trace.question, of=name)
 
 
 def evidence(draft: Draft) -> Iterator[Element | Markup]:

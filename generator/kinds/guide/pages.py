@@ -8,7 +8,6 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from proofbook.generator.content.book import Book
-from proofbook.generator.kinds.guide.guide import Guide
 from proofbook.generator.kinds.guide.words import Edge, GuideFile, Symptom, Technique
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import (
@@ -69,7 +68,7 @@ class RunQuestions(Sectioned):
 
 def sheets(book: Book) -> Iterator[Sheet]:
     """The guide, and each of its symptoms."""
-    for written in book.part(Guide).files:
+    if written := book.file(GuideFile):
         sheet = partial(Sheet, source="content/guide.yml", has_toc=True)
         yield sheet("guide.md", "guide", written.title, written.about)
         for _, symptom in written.symptoms:
@@ -79,7 +78,7 @@ def sheets(book: Book) -> Iterator[Sheet]:
 
 def lead(draft: Draft) -> Iterator[Element]:
     """What leads here from the lesson that says which method to use when."""
-    for written in draft.folio.book.part(Guide).files:
+    if written := draft.folio.book.file(GuideFile):
         start = 'If a run fails, start from the symptom: <a href="../../guide.html">{}</a>'
         yield Aside(Markup(start).format(draft.folio.in_link.line(written.title)))
 
@@ -107,7 +106,8 @@ def guide(draft: Draft) -> Iterator[Element | Markup]:
 
 
 def _guide(draft: Draft) -> GuideFile:
-    (written,) = draft.folio.book.part(Guide).files
+    written = draft.folio.book.file(GuideFile)
+    assert written
     return written
 
 

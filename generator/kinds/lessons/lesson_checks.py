@@ -5,12 +5,11 @@ further off than its author allows is one, where the book was written; on other 
 says how far off it was.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
-from typing import Any
 
 from proofbook.generator.content.documents import Document
-from proofbook.generator.content.errors import ContentError, nearest
+from proofbook.generator.content.errors import nearest
 from proofbook.generator.content.exhibit import Figure
 from proofbook.generator.content.lesson import LessonFile
 from proofbook.generator.content.yaml_source import Mistake, Path
@@ -198,21 +197,10 @@ def _too_far(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) ->
         yield ("measured",), message
 
 
-_BY_FILE: tuple[tuple[type[LessonFile], Callable[..., Iterator[Mistake]]], ...] = (
-    (LessonFile, figure_mistakes),
-    (TraceFile, trace_mistakes),
-    (TryFile, try_mistakes),
-    (CostFile, cost_mistakes),
-)
-
-
-def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """All of a lesson's file."""
-    for model, check in _BY_FILE:
-        if isinstance(document.model, model):
-            yield from (document.error(*mistake) for mistake in check(evidence, document))
-    for field in document.fields if isinstance(document.model, WhyFile) else ():
+def why_mistakes(evidence: Evidence, document: Document[WhyFile]) -> Iterator[Mistake]:
+    """Yield (path, message): claims behind a decision that do not hold."""
+    for field in document.fields:
         is_reason = field.mark == "claim" and "decisions" in field.path
         is_known = is_reason and field.text in evidence.book.claims
         if is_known and (problem := why_unheld(evidence, field.text)):
-            yield document.error(field.path, problem)
+            yield field.path, problem

@@ -6,7 +6,10 @@ KIND = Kind(
     files={"topics/*/quiz*.yml": ".kinds:QuizFile"},  # with the models of all kinds
     fences={"quiz": Fence(".kinds:QuizFence", ".fences:asked", parse=".fences:parsed")},
     notes=".mistakes:notes",
-    mistakes=".mistakes:mistakes",
+    mistakes={
+        "proofbook.generator.content.quiz:QuizFile": ".mistakes:of_quiz",
+        "proofbook.generator.content.handwritten:HandWritten": ".mistakes:of_page",
+    },
     known={"item": ".mistakes:known"},
     scripts={
         "proofbook": "Question",

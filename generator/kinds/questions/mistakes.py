@@ -5,7 +5,6 @@ from typing import Any
 
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.documents import Document
-from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.handwritten import HandWritten
 from proofbook.generator.content.lesson import LessonFile
 from proofbook.generator.content.quiz import Item, QuizFence, QuizFile
@@ -25,24 +24,15 @@ def known(book: Book, document: Document[Any]) -> list[str]:
     ]
 
 
-def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+def of_quiz(evidence: Evidence, document: Document[QuizFile]) -> Iterator[Mistake]:
     """Those of all questions of a file."""
-    if isinstance(document.model, QuizFile):
-        wrong = _items(evidence, document)
-    elif isinstance(document.model, HandWritten):
-        wrong = _fences(evidence, document)
-    else:
-        return
-    yield from (document.error(*mistake) for mistake in wrong)
-
-
-def _items(evidence: Evidence, document: Document[QuizFile]) -> Iterator[Mistake]:
     for position, question in enumerate(document.model.items):
         for path, message in _item_mistakes(evidence, question):
             yield ("items", position, *path), message
 
 
-def _fences(evidence: Evidence, document: Document[HandWritten]) -> Iterator[Mistake]:
+def of_page(evidence: Evidence, document: Document[HandWritten]) -> Iterator[Mistake]:
+    """Those of the questions that stand in fences of a page."""
     fences = document.model.of_kinds()["quiz"]
     for number, fence in enumerate(part for part in fences if isinstance(part, QuizFence)):
         for position, question in enumerate(fence.items):

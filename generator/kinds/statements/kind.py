@@ -6,7 +6,7 @@ KIND = Kind(
     files={"statements.yml": ".words:StatementFile"},
     reads=".statements:statements",
     known={"statement": ".statements:ids"},
-    mistakes=".statements:mistakes",
+    mistakes={".words:StatementFile": ".statements:mistakes"},
     programs=".statements:programs",
     sheets=".pages:sheets",
     # In the search below whatever a lesson says of a word.

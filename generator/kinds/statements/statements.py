@@ -5,15 +5,15 @@ out its verdict on the reference machine.
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from proofbook.generator.checks.claim_checks import program_path
 from proofbook.generator.content import listed_code
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.documents import Document
-from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.reading import Loader
 from proofbook.generator.content.topic import HomeFile
+from proofbook.generator.content.yaml_source import Mistake
 from proofbook.generator.kinds.statements.words import SentenceVerdict, Statement, StatementFile
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.verdicts import UNDECIDED, Judged
@@ -66,12 +66,11 @@ def bears_out(sentence: Statement, outcome: Judged) -> bool:
     return judgement(sentence, outcome) in BORNE_OUT_BY[sentence.verdict]
 
 
-def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+def mistakes(evidence: Evidence, document: Document[StatementFile]) -> Iterator[Mistake]:
     """Statements whose verdict is not borne out, or whose program cannot be listed."""
-    if isinstance(document.model, StatementFile):
-        for position, statement in enumerate(document.model.statements):
-            for key, message in _of_statement(evidence, statement):
-                yield document.error(("statements", position, key), message)
+    for position, statement in enumerate(document.model.statements):
+        for key, message in _of_statement(evidence, statement):
+            yield ("statements", position, key), message
 
 
 def _of_statement(evidence: Evidence, statement: Statement) -> Iterator[tuple[str, str]]:
