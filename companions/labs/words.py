@@ -8,33 +8,26 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from proofbook.generator.content import words
 from proofbook.generator.content.lesson import Order
-from proofbook.generator.content.words import (
-    LessonFigure,
-    LessonSection,
-    Line,
-    Name,
-    Prose,
-    Written,
-)
 
 
-class LabRequirement(Written):
+class LabRequirement(words.Written):
     """A law, in the words of a reader who has to obey it."""
 
-    says: Line
+    says: words.Line
     """what has to hold."""
-    formula: Line
+    formula: words.Line
     """the law; at this lab's sizes the runs give its value."""
-    fails: Line
+    fails: words.Line
     """what it usually means where this fails first."""
-    fails_in: dict[str, Line] = {}
+    fails_in: dict[str, words.Line] = {}
     """the same where what differs has a name that begins so, such as `gradient`."""
-    section: LessonSection
+    section: words.LessonSection
     """which explains why."""
 
 
-class WrongProgram(Written):
+class WrongProgram(words.Written):
     """A program of a lab that people write, and that has to fail."""
 
     mistake: str
@@ -47,27 +40,27 @@ class WrongProgram(Written):
     """lines of the solution behind a mark: `@` stays, `-` goes, and `+` comes in after them."""
 
 
-class WrongFile(Written):
+class WrongFile(words.Written):
     """content/topics/<topic>/labs/<lab>/wrong.yml."""
 
-    programs: Annotated[dict[Name, WrongProgram], Field(min_length=1)]
+    programs: Annotated[dict[words.Name, WrongProgram], Field(min_length=1)]
     """by name, in the order of the page."""
 
 
-class LabFile(Written):
+class LabFile(words.Written):
     """content/topics/<topic>/labs/<lab>/lab.yml."""
 
     order: Order
     """its place among all labs."""
-    title: Line
+    title: words.Line
     kind: Literal["write", "repair"] = "write"
     """a repair-lab begins with a program that fails as programs do in practice."""
-    starter_fails: Name | None = None
+    starter_fails: words.Name | None = None
     """of a repair-lab, the requirement that fails first."""
-    task: Prose
+    task: words.Prose
     """at most 150 words."""
-    figure: LessonFigure | None = None
+    figure: words.LessonFigure | None = None
     """that pictures it."""
-    requirements: Annotated[dict[Name, LabRequirement], Field(min_length=1)]
+    requirements: Annotated[dict[words.Name, LabRequirement], Field(min_length=1)]
     """those of its bench, in their order."""
-    hints: Annotated[list[Prose], Field(min_length=1)]
+    hints: Annotated[list[words.Prose], Field(min_length=1)]

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from proofbook.generator.content import handwritten
+from proofbook.generator.content import errors, handwritten
 from proofbook.generator.content.book import Book, Topic
 from proofbook.generator.content.cases import claim_index
 from proofbook.generator.content.claim import (
@@ -21,13 +21,6 @@ from proofbook.generator.content.claim import (
     ReferenceFile,
 )
 from proofbook.generator.content.documents import Document, read
-from proofbook.generator.content.errors import (
-    ContentError,
-    ContentErrors,
-    Files,
-    nearest,
-    visible_files,
-)
 from proofbook.generator.content.lesson import MODES, LessonFile
 from proofbook.generator.content.quiz import Item
 from proofbook.generator.content.shelf import IsStale, Shelf, standing
@@ -57,7 +50,7 @@ def file_models() -> dict[str, type[Written]]:
 
 
 @dataclass
-class Loader(Files):
+class Loader(errors.Files):
     """Reads what authors wrote, and keeps every document and every mistake."""
 
     documents: list[Document[Any]] = field(default_factory=list)
@@ -68,11 +61,11 @@ class Loader(Files):
             message = "no such file; the book needs a home page. Is this the folder of a book?"
             self.refuse(self.content / "site.yml", message)
         for folder in {Path(pattern).parent for pattern in file_models()}:
-            for path in visible_files(self.content, f"{folder}/*.yaml"):
+            for path in errors.visible_files(self.content, f"{folder}/*.yaml"):
                 self.refuse(path, f"files of a book end in `.yml`; rename it to {path.stem}.yml")
         beliefs: frozenset[tuple[str, str]] = frozenset()
         for pattern, model in file_models().items():
-            for path in visible_files(self.content, pattern):
+            for path in errors.visible_files(self.content, pattern):
                 self.keep(path, lambda *held, of=model, by=beliefs: read(*held, of, by))
             if model is MisconceptionFile:
                 known = self.parts(MisconceptionFile, "misconceptions")
@@ -89,11 +82,11 @@ class Loader(Files):
         if document:
             self.documents.append(document)
 
-    def tries(self) -> tuple[tuple[Trace, ...], tuple[ContentError, ...]]:
+    def tries(self) -> tuple[tuple[Trace, ...], tuple[errors.ContentError, ...]]:
         """(runs, oldest first; errors) of `tries/`, without what companions wrote there."""
-        files = Files(self.content)  # a try that cannot be read is no mistake of the book
+        files = errors.Files(self.content)  # a try that cannot be read is no mistake of the book
         others = tuple(end for kind in kinds() for end in kind.tries)
-        paths = visible_files(self.content / "tries", "*.json")
+        paths = errors.visible_files(self.content / "tries", "*.json")
         runs = (files.read_or_refuse(traces.read, p) for p in paths if not p.name.endswith(others))
         in_order = sorted(filter(None, runs), key=lambda trace: trace.recorded_at)
         return tuple(in_order), tuple(files.errors)
@@ -113,7 +106,7 @@ class Loader(Files):
 
     def refuse_doubles(self) -> None:
         """Add errors on duplicate ids: of figures in a file, of other parts in the book."""
-        known: dict[tuple[str, str, str], ContentError] = {}
+        known: dict[tuple[str, str, str], errors.ContentError] = {}
         for document in self.documents:
             for text in document.fields:
                 if text.path[-1] == "id":
@@ -127,16 +120,16 @@ class Loader(Files):
 
     def topics(self) -> Iterator[Topic]:
         """The topics, one for each folder of topics/ with YAML files."""
-        for folder in visible_files(self.content / "topics", "*/"):
-            if visible_files(folder, "*.yml") and (topic := self.topic(folder)):
+        for folder in errors.visible_files(self.content / "topics", "*/"):
+            if errors.visible_files(folder, "*.yml") and (topic := self.topic(folder)):
                 yield topic
 
     def topic(self, folder: Path) -> Topic | None:
         """The topic of a folder, if its `topic.yml` can be read."""
         known = [f"{stem}.yml" for stem in ("topic", "quiz", *MODES)]
-        for path in visible_files(folder, "*.yml"):
+        for path in errors.visible_files(folder, "*.yml"):
             if path.name not in known and not path.match("quiz-*.yml"):
-                self.refuse(path, f"no mode has this name{nearest(path.name, known)}")
+                self.refuse(path, f"no mode has this name{errors.nearest(path.name, known)}")
         if not (folder / "topic.yml").exists():
             self.refuse(folder, "no topic.yml")
         root = self.content.parent
@@ -163,7 +156,7 @@ def _items_of(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[
     return tuple(dict.fromkeys(lesson.model.asked(named, items)))
 
 
-def documents(content: Path) -> tuple[list[Document[Any]], list[ContentError]]:
+def documents(content: Path) -> tuple[list[Document[Any]], list[errors.ContentError]]:
     """The valid documents of a content folder, and the errors of all others."""
     loader = Loader(content.resolve())
     loader.read()
@@ -211,7 +204,7 @@ def load(
     judged = claim_index(loader.of(ClaimFile))
     if loader.errors or not (at_hand and reference):
         faults = (fault for document in loader.documents for fault in document.text_faults())
-        raise ContentErrors([*loader.errors, *faults])
+        raise errors.ContentErrors([*loader.errors, *faults])
     (home,) = loader.of(HomeFile)
     tries, unread = loader.tries() if with_tries else ((), ())
     return Book(

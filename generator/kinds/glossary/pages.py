@@ -10,13 +10,7 @@ from proofbook.generator.content.book import Book
 from proofbook.generator.kinds.glossary.glossary import Glossary
 from proofbook.generator.kinds.glossary.words import Term
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements.element import (
-    Block,
-    Element,
-    Heading,
-    Made,
-    narrowing,
-)
+from proofbook.generator.pages.elements import element
 from proofbook.generator.pages.elements.programs import run_link
 from proofbook.generator.pages.sheets import Sheet
 from proofbook.generator.printing.markdown import unlinked
@@ -31,15 +25,15 @@ def sheets(book: Book) -> Iterator[Sheet]:
         yield Sheet("glossary.md", "glossary", "Glossary", about, "content/glossary.yml")
 
 
-def glossary(draft: Draft) -> Iterator[Element | Markup]:
+def glossary(draft: Draft) -> Iterator[element.Element | Markup]:
     """The page of all terms."""
     folio, written = draft.folio, draft.folio.book.part(Glossary).terms
     yield draft.opening(draft.sheet.about)
     link = Markup('<a class="pb-label" href="#term-{}">{}</a>')
     by_letter = groupby(written, key=lambda term: term.term[0].upper())
     letters = [link.format(next(terms).id, letter) for letter, terms in by_letter]
-    yield Block([Markup(" ").join(letters)], "pb-aside pb-operate", "p", is_found=False)
-    yield narrowing(Markup("Show terms with:"), ".pb-terms > div", "terms")
+    yield element.Block([Markup(" ").join(letters)], "pb-aside pb-operate", "p", is_found=False)
+    yield element.narrowing(Markup("Show terms with:"), ".pb-terms > div", "terms")
     words, terms = {}, []
     for term in written:
         definition = folio.prose(term.definition)
@@ -47,10 +41,10 @@ def glossary(draft: Draft) -> Iterator[Element | Markup]:
         terms.append(_defined(term, definition, draft))
     script = f"proofbook.terms = {json.dumps(words, ensure_ascii=True)};\n"
     folio.assets[TERMS] = script.encode()  # for popovers of other pages
-    yield Made("Terms", script=TERMS, terms=terms)
+    yield element.Made("Terms", script=TERMS, terms=terms)
 
 
-def _defined(term: Term, definition: Markup, draft: Draft) -> Made:
+def _defined(term: Term, definition: Markup, draft: Draft) -> element.Made:
     folio, pages = draft.folio, draft.gathered.used_in.get(term.id, ())
     run = run_link(term.run, folio) if term.run else None
     lessons = []
@@ -58,8 +52,8 @@ def _defined(term: Term, definition: Markup, draft: Draft) -> Made:
         modes = [mode for mode in topic.lessons if f"topics/{topic.id}/{mode}.md" in pages]
         if modes:
             lessons.append((topic.id, folio.line(topic.file.title), modes))
-    entry = Heading(3, escape(term.term), f"term-{term.id}", is_anchored=False)
-    return Made(
+    entry = element.Heading(3, escape(term.term), f"term-{term.id}", is_anchored=False)
+    return element.Made(
         "DefinedTerm", visible=[entry, definition], term=term, definition=definition, run=run,
         num_lessons=len(pages), lessons=lessons,
     )  # fmt: skip

@@ -10,17 +10,7 @@ from markupsafe import Markup, escape
 from proofbook.generator.content.book import Book
 from proofbook.generator.kinds.guide.words import Edge, GuideFile, Symptom, Technique
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements.element import (
-    Aside,
-    Block,
-    Element,
-    Fold,
-    Heading,
-    ListOfLines,
-    Made,
-    Sectioned,
-    worded,
-)
+from proofbook.generator.pages.elements import element
 from proofbook.generator.pages.elements.programs import run_link
 from proofbook.generator.pages.sheets import Sheet
 from proofbook.generator.pages.views.claims import verdict_rows
@@ -42,7 +32,7 @@ class RunQuestion(NamedTuple):
     lesson: Markup
     runs: Sequence[Markup]
     plan: Markup
-    evidence: Sequence[Element]
+    evidence: Sequence[element.Element]
     below: "Sequence[RunQuestions]"  # questions to which a yes leads
 
     @property
@@ -52,7 +42,7 @@ class RunQuestion(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RunQuestions(Sectioned):
+class RunQuestions(element.Sectioned):
     """Questions about a run, in order, at a level of headings."""
 
     level: int
@@ -60,10 +50,12 @@ class RunQuestions(Sectioned):
     root: str
 
     @property
-    def headings(self) -> list[Heading]:
+    def headings(self) -> list[element.Heading]:
         """The questions of level 2, for the list of contents; the search takes them for text."""
         own = self.questions if self.level == LEVEL else ()
-        return [Heading(LEVEL, asked.asks, asked.anchor, int(asked.number)) for asked in own]
+        return [
+            element.Heading(LEVEL, asked.asks, asked.anchor, int(asked.number)) for asked in own
+        ]
 
 
 def sheets(book: Book) -> Iterator[Sheet]:
@@ -76,14 +68,14 @@ def sheets(book: Book) -> Iterator[Sheet]:
             yield sheet(path, "symptom", title, symptom.tell, of=symptom.id, under="guide.md")
 
 
-def lead(draft: Draft) -> Iterator[Element]:
+def lead(draft: Draft) -> Iterator[element.Element]:
     """What leads here from the lesson that says which method to use when."""
     if written := draft.folio.book.file(GuideFile):
         start = 'If a run fails, start from the symptom: <a href="../../guide.html">{}</a>'
-        yield Aside(Markup(start).format(draft.folio.in_link.line(written.title)))
+        yield element.Aside(Markup(start).format(draft.folio.in_link.line(written.title)))
 
 
-def guide(draft: Draft) -> Iterator[Element | Markup]:
+def guide(draft: Draft) -> Iterator[element.Element | Markup]:
     """The page of all symptoms, and of the techniques that help."""
     written, folio = _guide(draft), draft.folio
     link = Markup('<a href="guide/{}.html">{}</a>')
@@ -91,9 +83,9 @@ def guide(draft: Draft) -> Iterator[Element | Markup]:
     for group in written.groups:
         yield draft.heading(2, folio.line(group.title))
         if group.introduction:
-            yield Block([draft.prose(group.introduction)])
+            yield element.Block([draft.prose(group.introduction)])
         titles = ((symptom.id, folio.in_link.line(symptom.title)) for symptom in group.symptoms)
-        yield ListOfLines([link.format(*title) for title in titles])
+        yield element.ListOfLines([link.format(*title) for title in titles])
     yield from draft.passage("What helps, and what it costs", written.techniques_say)
     groups = []
     for title, techniques in written.techniques_by_group:
@@ -101,8 +93,8 @@ def guide(draft: Draft) -> Iterator[Element | Markup]:
         groups.append((folio.line(title), rows))
     # The titles of groups belong to no technique; each technique is an entry of the search.
     words = [*(title for title, _ in groups), *(row for _, rows in groups for row in rows)]
-    table = Made("TechniqueTable", visible=words, groups=groups)
-    yield Fold(Markup("The techniques, a row each"), [table], is_found=True)
+    table = element.Made("TechniqueTable", visible=words, groups=groups)
+    yield element.Fold(Markup("The techniques, a row each"), [table], is_found=True)
 
 
 def _guide(draft: Draft) -> GuideFile:
@@ -115,30 +107,32 @@ def _symptoms(draft: Draft) -> dict[str, Symptom]:
     return {symptom.id: symptom for _, symptom in _guide(draft).symptoms}
 
 
-def _technique_row(technique: Technique, draft: Draft) -> tuple[Heading, Markup, Markup, Markup]:
+def _technique_row(
+    technique: Technique, draft: Draft
+) -> tuple[element.Heading, Markup, Markup, Markup]:
     """Its name, what it saved, what it costs, and the verdicts of the claims behind that."""
     texts = technique.name, technique.saved or "–", technique.costs
     name, saved, costs = map(draft.folio.line, texts)
-    heading = Heading(3, name, f"technique-{technique.id}", is_anchored=False)
+    heading = element.Heading(3, name, f"technique-{technique.id}", is_anchored=False)
     claims = verdict_rows(technique.claims, draft.folio)
-    return heading, saved, costs, worded("ClaimsBehind", claims=claims)
+    return heading, saved, costs, element.worded("ClaimsBehind", claims=claims)
 
 
-def symptom(draft: Draft) -> Iterator[Element | Markup]:
+def symptom(draft: Draft) -> Iterator[element.Element | Markup]:
     """The page of a symptom: what to rule out, and questions about a run."""
     written = _symptoms(draft)[draft.sheet.of]
-    yield Block([draft.prose(text) for text in (written.tell, written.read) if text])
+    yield element.Block([draft.prose(text) for text in (written.tell, written.read) if text])
     if written.causes:
         says = "Rule these causes out first. We measured only those whose link leads to a program:"
         if len(written.causes) == 1:
             says = "Rule this cause out first. We measured it only if its link leads to a program:"
-        yield Block([escape(says)], tag="p")
+        yield element.Block([escape(says)], tag="p")
         yield draft.lines(written.causes)
     yield _questions(written.edges, "ask", draft)
     yield draft.heading(2, "If nothing here applies")
-    yield Block([draft.prose(_guide(draft).otherwise)])
+    yield element.Block([draft.prose(_guide(draft).otherwise)])
     link = Markup('<a class="pb-operate" href="{}guide.html">All symptoms</a>')
-    yield Aside(link.format(draft.folio.root))
+    yield element.Aside(link.format(draft.folio.root))
 
 
 def _questions(edges: Sequence[Edge], above: str, draft: Draft) -> RunQuestions:

@@ -15,12 +15,8 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from proofbook.generator.kinds.calculators import formulas as calculators
+from proofbook.generator.kinds.calculators import words
 from proofbook.generator.kinds.calculators.formulas import Checked
-from proofbook.generator.kinds.calculators.words import (
-    Calculator,
-    CalculatorInput,
-    CalculatorOutput,
-)
 from proofbook.generator.kinds.figures.step_rules import number
 from proofbook.generator.kinds.lessons import parts
 from proofbook.generator.kinds.lessons.words import CostFile, CostTable
@@ -53,7 +49,7 @@ _NAME = re.compile(r"[a-z_]\w*")
 class CalculatorField(NamedTuple):
     """An input of a calculator, in a unit that people think in."""
 
-    written: CalculatorInput
+    written: words.CalculatorInput
     label: Markup
     unit: str
     size: float  # of one of the field, in what formulas calculate with
@@ -134,7 +130,7 @@ def _off_by(outcome: Judged, folio: Folio) -> Markup:
 # --- the calculator
 
 
-def _calculator(written: Calculator, draft: Draft) -> Made:
+def _calculator(written: words.Calculator, draft: Draft) -> Made:
     """A lesson's calculator: fields, known models, results beside values of runs."""
     folio, evidence = draft.folio, draft.folio.evidence
     start = {variable.name: folio.value(variable.start) for variable in written.inputs}
@@ -168,7 +164,7 @@ def _calculator(written: Calculator, draft: Draft) -> Made:
 
 
 def _compared_with(
-    output: CalculatorOutput, checks: Sequence[Checked], at_start: Value | None, folio: Folio
+    output: words.CalculatorOutput, checks: Sequence[Checked], at_start: Value | None, folio: Folio
 ) -> Markup:
     """How far off a formula was at most, and in which run."""
     if not checks:
@@ -226,7 +222,7 @@ def _of_model(settings: dict[str, Setting]) -> dict[str, float]:
 
 
 def _field(
-    variable: CalculatorInput, start: Value | None, checked: Sequence[Checked], folio: Folio
+    variable: words.CalculatorInput, start: Value | None, checked: Sequence[Checked], folio: Folio
 ) -> CalculatorField | None:
     low, high = (calculators.bound(end, folio.evidence) for end in (variable.low, variable.high))
     if start is None or low is None or high is None:

@@ -12,15 +12,7 @@ from proofbook.generator.kinds.statements import statements
 from proofbook.generator.kinds.statements.statements import Statements
 from proofbook.generator.kinds.statements.words import Statement
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements.element import (
-    Content,
-    Element,
-    Fold,
-    ListOfLines,
-    Made,
-    narrowing,
-    worded,
-)
+from proofbook.generator.pages.elements import element
 from proofbook.generator.pages.elements.programs import ListedProgram, listing
 from proofbook.generator.pages.sheets import EVIDENCE, Sheet
 from proofbook.generator.pages.views.claims import measured_by, verdict_row
@@ -54,15 +46,15 @@ def sheets(book: Book) -> Iterator[Sheet]:
         yield Sheet("retracted.md", "retracted", title, about, source, under=EVIDENCE)
 
 
-def retracted(draft: Draft) -> Iterator[Element | Markup]:
+def retracted(draft: Draft) -> Iterator[element.Element | Markup]:
     """The page of all statements; those that the home page names stand first."""
     folio, first = draft.folio, draft.folio.book.home.statements
     tested = draft.folio.book.part(Statements).values()
     yield draft.opening(f"{draft.sheet.about} {JUDGED}")
     link = Markup('<a class="pb-label" href="#{}">{}</a>')
     links = [link.format(one.id, plain(folio.line(one.said))) for one in tested]
-    yield Fold(Markup("On this page"), [ListOfLines(links)], "pb-contents")
-    yield narrowing(Markup("Show statements that contain"), ".pb-statement", "statements")
+    yield element.Fold(Markup("On this page"), [element.ListOfLines(links)], "pb-contents")
+    yield element.narrowing(Markup("Show statements that contain"), ".pb-statement", "statements")
     is_ten = len(first) == 10
     for place, sentence in enumerate(tested):
         if first and not place:
@@ -74,7 +66,7 @@ def retracted(draft: Draft) -> Iterator[Element | Markup]:
         yield _statement(sentence, draft)
 
 
-def _statement(sentence: Statement, draft: Draft) -> Made:
+def _statement(sentence: Statement, draft: Draft) -> element.Made:
     folio, book = draft.folio, draft.folio.book
     claim = verdict_row(sentence.claim, folio)
     first, *others = re.split(r"\n\s*\n", sentence.correction.strip())
@@ -83,7 +75,7 @@ def _statement(sentence: Statement, draft: Draft) -> Made:
     runs = [run for run in map(book.run, claim.outcome.runs) if run]
     path = sentence.program
     program = book.run(path) if path else None
-    words: dict[str, Content | Element | Markup] = {  # all but the evidence
+    words: dict[str, element.Content | element.Element | Markup] = {  # all but the evidence
         "said": draft.heading(3, folio.line(sentence.said), anchor=sentence.id, css="pb-sentence"),
         "standings": _standings(sentence, folio),
         "where": folio.line(sentence.where),
@@ -92,7 +84,7 @@ def _statement(sentence: Statement, draft: Draft) -> Made:
         "more": folio.prose("\n\n".join(filter(None, more))),
         "stakes": folio.line(sentence.stakes or ""),
     }
-    return Made(
+    return element.Made(
         "TestedStatement", **words, visible=[*words.values()], claim=claim,
         source=book.references[sentence.source] if sentence.source else None,
         runs=[(name, folio.root + folio.place_of(name)) for name in claim.outcome.runs],
@@ -136,7 +128,7 @@ def _standings(sentence: Statement, folio: Folio) -> list[Markup]:
             by_standing.setdefault(word, []).append(machine)
     is_alike = len(by_standing) == 1
     return [
-        worded("Standing", verdict=word, machines=() if is_alike else names)
+        element.worded("Standing", verdict=word, machines=() if is_alike else names)
         for word, names in by_standing.items()
     ]
 

@@ -22,24 +22,18 @@ from proofbook.generator.kinds.figures.picture import (
     StateRow,
     plain_line,
 )
+from proofbook.generator.kinds.figures.play import step_views
 from proofbook.generator.kinds.figures.play.bar_views import memory, sent
 from proofbook.generator.kinds.figures.play.grid_views import block, cells, ring
 from proofbook.generator.kinds.figures.play.states import Control, PlayState, states
-from proofbook.generator.kinds.figures.play.step_views import (
-    arrivals,
-    overlap,
-    schedule,
-    turns,
-    unit_steps,
-)
 from proofbook.generator.printing.folio import Folio, breakable
 from proofbook.generator.values.units import BYTES
 from proofbook.generator.values.value import Value
 
 VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], Iterator[DrawnState]]] = {
-    "memory": memory, "sent": sent, "loss": loss, "schedule": schedule,
-    "chunks": ring, "overlap": overlap, "units": unit_steps, "block": block,
-    "arrivals": arrivals, "turns": turns, "cells": cells,
+    "memory": memory, "sent": sent, "loss": loss, "schedule": step_views.schedule,
+    "chunks": ring, "overlap": step_views.overlap, "units": step_views.unit_steps, "block": block,
+    "arrivals": step_views.arrivals, "turns": step_views.turns, "cells": cells,
 }  # fmt: skip
 FOLDER = "assets/figures"
 NOTHING = Markup("–")  # of a part that this run does not have
