@@ -329,7 +329,7 @@ def test_the_tables_of_scripts_and_styles_name_elements():
     classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
     classes |= {
         ast.literal_eval(node.args[0]) for node in nodes
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Made"
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Made", "element.Made")
         and isinstance(node.args[0], ast.Constant)
     }  # fmt: skip
     tables = [

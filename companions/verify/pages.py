@@ -15,8 +15,7 @@ from proofbook.companions.verify.report import causes as known_causes
 from proofbook.companions.verify.reports import Reports, Verified
 from proofbook.generator.content.book import Book
 from proofbook.generator.kinds.figures.drawings.strip import Bar, strip
-from proofbook.generator.kinds.figures.elements import DrawnFigure
-from proofbook.generator.kinds.figures.figures import FigureOnPage
+from proofbook.generator.kinds.figures.figures import DrawnFigure, FigureOnPage
 from proofbook.generator.kinds.figures.picture import DrawnState, Picture
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Aside, Element, Fold, ListOfLines, Made

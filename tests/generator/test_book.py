@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import proofbook.generator.pages.press  # noqa: F401 the kinds of items are what makes files of questions whole
-from proofbook.companions.labs import in_book
-from proofbook.companions.labs.words import WrongFile
+from proofbook.companions.labs.words import WrongFile, wrong_mistakes
 from proofbook.generator.checks.claim_checks import broken_laws
 from proofbook.generator.content import keys
 from proofbook.generator.content.documents import read
@@ -236,7 +235,7 @@ def test_the_changes_of_a_wrong_program_must_fit_the_solution_and_make_python(tm
     )
     (tmp_path / "wrong.yml").write_text(text)
     evidence = SimpleNamespace(book=SimpleNamespace(root=tmp_path))
-    errors = in_book.wrong_mistakes(evidence, read("wrong.yml", text, WrongFile))
+    errors = wrong_mistakes(evidence, read("wrong.yml", text, WrongFile))
     assert [str(error) for error in errors] == [
         "wrong.yml:6:7: 'three = 3' is no line of the program; copy it from there, as it is "
         "indented",

@@ -15,7 +15,7 @@ from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.reading import load
 from proofbook.generator.kinds.guide.words import GuideFile
 from proofbook.generator.kinds.questions.kinds import kind_of
-from proofbook.generator.kinds.statements.statements import Statements
+from proofbook.generator.kinds.statements.pages import Statements
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.perturbed import counterexample
 from proofbook.generator.website.publish import committed_machines

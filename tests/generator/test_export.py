@@ -17,7 +17,7 @@ import pytest
 from proofbook.companions.export import formats, lecture
 from proofbook.companions.export.lecture import LINES, on_slides
 from proofbook.companions.export.questions import BareFolio, questions
-from proofbook.companions.labs.in_book import Labs
+from proofbook.companions.labs.words import Labs
 from proofbook.generator.content.listed_code import text as text_of_program
 from proofbook.generator.pages.elements import programs as listing
 from proofbook.generator.printing.folio import Folio

@@ -9,7 +9,7 @@ import yaml
 from markdown import Markdown
 from markupsafe import Markup
 
-from proofbook.generator.kinds.statements.statements import Statements, bears_out
+from proofbook.generator.kinds.statements.pages import Statements, bears_out
 from proofbook.generator.kinds.statements.words import SentenceVerdict
 from proofbook.generator.pages import facts
 from proofbook.generator.pages.elements.element import Apart, Block, Fold, Waiting
