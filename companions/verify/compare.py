@@ -19,17 +19,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from proofbook.companions.verify import inputs
+from proofbook.companions.verify import inputs, records
 from proofbook.companions.verify.fit import Expected, Fit, added, fit_gradients, scales_of
 from proofbook.companions.verify.inputs import ModuleCase, find_ties
 from proofbook.companions.verify.losses import TOLERANCE, Weights, judge_weights
-from proofbook.companions.verify.records import (
-    STEPS_INSIDE,
-    DistributedModule,
-    Modules,
-    Recordings,
-    UpdateRecord,
-)
 from proofbook.companions.verify.replay import Replay
 from proofbook.companions.verify.report import Finding, Term, Verdict, in_words
 from proofbook.companions.verify.update import (
@@ -50,7 +43,9 @@ UNCLIPPED = "clipping: none seen (a limit that was never reached hides a norm of
 Replays = Mapping[int, Mapping[str, Sequence[Replay]]]  # by rank and module, one for each update
 
 
-def compare_modules(modules: Modules, recordings: Recordings, replays: Replays) -> Verdict:
+def compare_modules(
+    modules: records.Modules, recordings: records.Recordings, replays: Replays
+) -> Verdict:
     """The `Verdict` on a script: each module compared with replays by its groups' first ranks."""
     verdict = Verdict(compared={"parameters": 0, "parameters_compared": 0, "updates": 0})
     _report_recordings(verdict, recordings)
@@ -76,7 +71,7 @@ def compare_modules(modules: Modules, recordings: Recordings, replays: Replays) 
     return verdict
 
 
-def _report_recordings(verdict: Verdict, recordings: Recordings) -> None:
+def _report_recordings(verdict: Verdict, recordings: records.Recordings) -> None:
     """Add gaps and notes on scripts that were stopped, compiled, or are not supported."""
     by_rank = recordings.values()
     for name in (name for own in by_rank for name in own.refused):
@@ -88,7 +83,9 @@ def _report_recordings(verdict: Verdict, recordings: Recordings) -> None:
         verdict.notes.append(f"{where}: torch.compile does nothing here; the script ran eagerly")
 
 
-def _report_unclipped(verdict: Verdict, modules: Modules, recordings: Recordings) -> None:
+def _report_unclipped(
+    verdict: Verdict, modules: records.Modules, recordings: records.Recordings
+) -> None:
     """Add a note or a gap where a script computes norms, and clips nothing in these updates."""
     part_read = _first(own.part_read for own in recordings.values())
     if verdict.has_clipped or verdict.findings:
@@ -109,7 +106,7 @@ def _first(reasons: Iterable[str]) -> str:
 class _ModuleComparison:
     """Compares the updates of one module."""
 
-    def __init__(self, case: ModuleCase, replays: Replays, recordings: Recordings) -> None:
+    def __init__(self, case: ModuleCase, replays: Replays, recordings: records.Recordings) -> None:
         self._case, self._module, self._replays = case, case.module, replays
         self._recordings = recordings
         self._optimizers = OptimizerReplay(case)
@@ -123,7 +120,7 @@ class _ModuleComparison:
         if why := self._why_not():
             self._case.skip(why)
             for number in range(self._module.num_updates):  # what `--one` leaves open
-                if self._module.first.refused == STEPS_INSIDE:
+                if self._module.first.refused == records.STEPS_INSIDE:
                     inputs.compare_replicas(self._case, number)
                 self._optimizers.compare(number, None)
         elif not find_skipped_step(self._case):
@@ -169,17 +166,17 @@ class _ModuleComparison:
 
     def _why_not(self) -> str:
         """Why the module cannot be compared; empty where it can."""
-        records = self._module.records.values()
+        by_rank = self._module.records.values()
         updates = self._module.first.updates
         self._case.verdict.compared["parameters"] += len(updates[0].parameters) if updates else 0
-        if refused := _first(record.refused for record in records):
+        if refused := _first(record.refused for record in by_rank):
             return f"{refused} is not supported" if "which" not in refused else refused
         if not self._module.num_updates:
             return "no backward pass through it ended"
         for reason in (reason for update in self._module.updates for reason in update.by_hand):
             return reason
         first, *others = (
-            [part.shape for part in record.updates[0].parameters.values()] for record in records
+            [part.shape for part in record.updates[0].parameters.values()] for record in by_rank
         )
         if any(shapes != first for shapes in others):
             return "its parameters have other shapes on other ranks (divided by hand?)"
@@ -195,15 +192,15 @@ class _ModuleComparison:
 
     def _compare_buffers(self, *, is_judged: bool) -> None:
         """Compare buffers of ranks, without statistics of their own as batch norm keeps them."""
-        records = self._module.records.values()
+        by_rank = self._module.records.values()
         apart: dict[int, list[str]] = {}
         for number in (0, self._module.num_updates - 1):
-            first, *others = (record.updates[number].buffers for record in records)
+            first, *others = (record.updates[number].buffers for record in by_rank)
             apart[number] = [
                 name for name, part in first.items() if not ("running_" in name or part.spec)
                 and any(are_apart(part.local, own[name].local) for own in others if name in own)
             ]  # fmt: skip
-        if any(record.buffers_from is not None for record in records):
+        if any(record.buffers_from is not None for record in by_rank):
             apart[0] = []  # one rank sends them before each pass
         update = self._module.first.updates[0]
         start = [n for n in apart[0] if update.buffers[n].local.is_floating_point()]
@@ -443,8 +440,8 @@ class _ModuleComparison:
                 cause = "zeroed between microbatches"
                 case.find(cause, says, update.backward_place, [], rank, number)
         self._find_wrong_schedule(number)
-        records = module.records.values()
-        steps = min((u.scheduler_steps for own in records for u in own.updates[1:]), default=0)
+        by_rank = module.records.values()
+        steps = min((u.scheduler_steps for own in by_rank for u in own.updates[1:]), default=0)
         if number == 0 and steps > 1:
             place, says = module.first.updates[0].step_place, f"a scheduler steps {steps} times"
             case.find("scheduler", f"{says} for each update", place, [], None, number)
@@ -465,7 +462,7 @@ class _ModuleComparison:
                 self._case.find("schedule not resumed", says, own.place, [], rank, number)
 
     @staticmethod
-    def _are_dropped(updates: Sequence[UpdateRecord]) -> bool:
+    def _are_dropped(updates: Sequence[records.UpdateRecord]) -> bool:
         """Whether gradients of backward passes are reset before the optimizer uses them."""
         return len(updates) > 1 and all(update.dropped and update.has_step for update in updates)
 
@@ -523,7 +520,7 @@ def _find_wrong(case: ModuleCase, number: int, fit: Fit, expected: Expected) -> 
 
 
 def _factors_of_copies(
-    module: DistributedModule, number: int, expected: Expected
+    module: records.DistributedModule, number: int, expected: Expected
 ) -> dict[int, float]:
     """By rank, its factor in all gradients that it holds whole; empty where one has no factor."""
     factors = {}
@@ -552,7 +549,7 @@ def _multiple(held: Mapping[str, Tensor], expected: Expected) -> float | None:
     return factor if is_one else None
 
 
-def _moves(module: DistributedModule, rank: int, number: int) -> bool:
+def _moves(module: records.DistributedModule, rank: int, number: int) -> bool:
     """Whether parameters differ at the beginning of the next update."""
     if number + 1 == module.num_updates and not module.has_later:
         return False
@@ -561,7 +558,7 @@ def _moves(module: DistributedModule, rank: int, number: int) -> bool:
 
 
 def _cause_of_shares(
-    module: DistributedModule, apart: Mapping[int, Mapping[Term, float]]
+    module: records.DistributedModule, apart: Mapping[int, Mapping[Term, float]]
 ) -> tuple[str, str]:
     """The cause of ranks that hold different sums, and its description, from their factors."""
     rank, factors = min(apart.items())
@@ -582,7 +579,7 @@ def _cause_of_shares(
     return "not all reduced", f"{missing} have no share in it"
 
 
-def _cause_unreduced(module: DistributedModule, rank: int, names: Sequence[str]) -> str:
+def _cause_unreduced(module: records.DistributedModule, rank: int, names: Sequence[str]) -> str:
     """The cause of parameters that no wrapper reduces; empty where none is known."""
     record, parts = module.records[rank], module.update(rank, 0).parameters
     if not names or {*names} <= {*record.frozen_in_ddp}:
@@ -592,7 +589,7 @@ def _cause_unreduced(module: DistributedModule, rank: int, names: Sequence[str])
     return "outside fully_shard" if is_plain and is_divided else ""
 
 
-def _leader(module: DistributedModule, rank: int) -> int:
+def _leader(module: records.DistributedModule, rank: int) -> int:
     """The first rank that has the same batch."""
     return next(group[0] for group in module.groups if rank in group)
 
@@ -631,7 +628,7 @@ def _cause(
 
 
 def _are_parts_equal(
-    module: DistributedModule, name: str, rank: int, number: int, expected: Expected
+    module: records.DistributedModule, name: str, rank: int, number: int, expected: Expected
 ) -> bool:
     """Whether ranks that hold other parts of a gradient, or other experts, hold equal values."""
     held = [module.update(r, number).before_clipping.get(name) for r in module.records]
@@ -646,7 +643,7 @@ def _are_parts_equal(
 
 
 def _causes_of_one_batch(
-    module: DistributedModule, name: str, held: Tensor, rank: int, expected: Expected
+    module: records.DistributedModule, name: str, held: Tensor, rank: int, expected: Expected
 ) -> Iterator[str]:
     """The causes of a gradient that is, up to a factor, the gradient of one batch."""
     for leader in module.leaders if expected.num_batches > 1 else ():
@@ -656,7 +653,7 @@ def _causes_of_one_batch(
 
 
 def _causes_of_factor(
-    module: DistributedModule, name: str, factor: float, expected: Expected
+    module: records.DistributedModule, name: str, factor: float, expected: Expected
 ) -> tuple[str, list[str]]:
     """A factor in words, and its usual causes."""
     ranks, lower = {expected.num_batches, *map(len, module.groups)} - {1}, name.lower()

@@ -12,14 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from proofbook.generator.content import errors, handwritten
+from proofbook.generator.content import claim, errors, handwritten
 from proofbook.generator.content.book import Book, Topic
 from proofbook.generator.content.cases import claim_index
-from proofbook.generator.content.claim import (
-    ClaimFile,
-    MisconceptionFile,
-    ReferenceFile,
-)
 from proofbook.generator.content.documents import Document, read
 from proofbook.generator.content.lesson import MODES, LessonFile
 from proofbook.generator.content.quiz import Item
@@ -33,10 +28,10 @@ from proofbook.runners.traces import files as traces
 ModelT = TypeVar("ModelT", bound=Written)
 _FILES: dict[str, type[Written]] = {  # of a book, in the order in which they are read
     "site.yml": HomeFile,
-    "misconceptions.yml": MisconceptionFile,
+    "misconceptions.yml": claim.MisconceptionFile,
     "topics/*/topic.yml": TopicFile,
-    "claims/*.yml": ClaimFile,
-    "references.yml": ReferenceFile,
+    "claims/*.yml": claim.ClaimFile,
+    "references.yml": claim.ReferenceFile,
 }
 
 
@@ -67,8 +62,8 @@ class Loader(errors.Files):
         for pattern, model in file_models().items():
             for path in errors.visible_files(self.content, pattern):
                 self.keep(path, lambda *held, of=model, by=beliefs: read(*held, of, by))
-            if model is MisconceptionFile:
-                known = self.parts(MisconceptionFile, "misconceptions")
+            if model is claim.MisconceptionFile:
+                known = self.parts(claim.MisconceptionFile, "misconceptions")
                 beliefs = frozenset((name, belief.refuted_by) for name, belief in known.items())
         pages = handwritten.files(self.content / "pages")
         for path in (path for path in pages if path.suffix == ".md"):
@@ -188,7 +183,7 @@ def load(
     loader.read()
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
     loader.refuse_doubles()
-    references = loader.parts(ReferenceFile, "references")
+    references = loader.parts(claim.ReferenceFile, "references")
     shelf = Shelf(loader, is_stale, only, with_new)
     machines = shelf.machines(machine)
     at_hand = next(iter(machines.values()), None)
@@ -201,16 +196,16 @@ def load(
     for kind in (kind for kind in kinds() if kind.references):
         references |= {cited.id: cited for cited in kind.take(kind.references)(on_pages)}
     parts = loader.parts_of_kinds(with_tries=with_tries)
-    judged = claim_index(loader.of(ClaimFile))
+    judged = claim_index(loader.of(claim.ClaimFile))
     if loader.errors or not (at_hand and reference):
         faults = (fault for document in loader.documents for fault in document.text_faults())
         raise errors.ContentErrors([*loader.errors, *faults])
-    (home,) = loader.of(HomeFile)
+    (home,), cited = loader.of(HomeFile), loader.of(claim.ReferenceFile)
     tries, unread = loader.tries() if with_tries else ((), ())
     return Book(
         root=loader.content.parent, home=home.model, topics=tuple(topics),
-        misconceptions=loader.parts(MisconceptionFile, "misconceptions"),
-        given={k: v for file in loader.of(ReferenceFile) for k, v in file.model.given.items()},
+        misconceptions=loader.parts(claim.MisconceptionFile, "misconceptions"),
+        given=dict(pair for file in cited for pair in file.model.given.items()),
         references=references, traces=on_pages,
         machine=at_hand.machine, reference=reference.machine, claim_index=judged, machines=machines,
         documents=tuple(loader.documents),

@@ -1,14 +1,13 @@
 """What machines are and what they measured: a page of each, and the runs of each experiment."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from proofbook.generator.content.book import Book
 from proofbook.generator.content.shelf import MachineFolder, TraceOnPage, measure_command
 from proofbook.generator.kinds.lessons import trials
 from proofbook.generator.pages.draft import Draft
@@ -128,23 +127,6 @@ class RunRow(NamedTuple):
         return self.run.reason or ""
 
 
-@dataclass(frozen=True)
-class MachineRuns(Element):
-    """The runs of an experiment on a machine, and those that it skipped."""
-
-    is_found = False
-    folder: MachineFolder
-    trace: Trace
-    book: Book
-    again: str  # the command that measures them again, where the pages show this machine
-    full: str  # that measures also what was left out
-    nature: str  # of all runs over several ranks
-    rows: Sequence[RunRow]
-    measures: Sequence[Markup]  # titles of what some run measured
-    numbers: Sequence[Sequence[Markup]]  # a row of these for each run
-    skipped: Sequence[RunRow]
-
-
 def runs(draft: Draft) -> Parts:
     """The runs of an experiment, and the claims that rest on them."""
     experiment, folio = draft.sheet.of, draft.folio
@@ -174,7 +156,8 @@ def runs(draft: Draft) -> Parts:
     yield Aside(Markup('<a href="../evidence.html">Evidence of all experiments</a>'))
 
 
-def _runs_on(experiment: str, folder: MachineFolder, folio: Folio) -> MachineRuns:
+def _runs_on(experiment: str, folder: MachineFolder, folio: Folio) -> Made:
+    """The runs of an experiment on a machine, and those that it skipped."""
     book, trace = folio.book, folder.traces[experiment]
     on_page, evidence = book.traces[experiment], _evidence(trace, folder, folio)
     all_rows = [
@@ -192,10 +175,12 @@ def _runs_on(experiment: str, folder: MachineFolder, folio: Folio) -> MachineRun
     ]
     numbers = [[row.measured.get(word, ABSENT) for word in words] for row in rows]
     is_shown = on_page.machine.name == folder.machine.name
-    return MachineRuns(
-        folder, trace, book, reproduce_command(on_page, book) if is_shown else "",
-        measure_command(experiment, full=True), nature, rows,
-        *with_units([f"#{word}" for word in words], numbers),
+    measures, numbers = with_units([f"#{word}" for word in words], numbers)
+    return Made(
+        "MachineRuns", is_found=False, folder=folder, trace=trace, book=book, nature=nature,
+        again=reproduce_command(on_page, book) if is_shown else "",
+        full=measure_command(experiment, full=True),
+        rows=rows, measures=measures, numbers=numbers,
         skipped=[row for row in all_rows if row.run.status == "skipped"],
     )  # fmt: skip
 

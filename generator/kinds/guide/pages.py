@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -20,33 +19,12 @@ from proofbook.runners.system.kinds import filling
 LEVEL = 2  # of the headings of a page's own questions
 
 
-class RunQuestion(NamedTuple):
-    """A question about a run: where a yes leads, and why."""
-
-    edge: Edge
-    anchor: str
-    asks: Markup
-    leads: Markup  # the technique, or the symptom at which to go on
-    because: Markup
-    href: str  # of the lesson
-    lesson: Markup
-    runs: Sequence[Markup]
-    plan: Markup
-    evidence: Sequence[element.Element]
-    below: "Sequence[RunQuestions]"  # questions to which a yes leads
-
-    @property
-    def number(self) -> str:
-        """Its number among those of the page."""
-        return self.anchor.removeprefix("ask-").replace("-", ".")
-
-
 @dataclass(frozen=True)
 class RunQuestions(element.Sectioned):
     """Questions about a run, in order, at a level of headings."""
 
     level: int
-    questions: Sequence[RunQuestion]
+    questions: Sequence[element.Made]  # each says where a yes leads, and why
     root: str
 
     @property
@@ -140,7 +118,7 @@ def _questions(edges: Sequence[Edge], above: str, draft: Draft) -> RunQuestions:
     return RunQuestions(LEVEL + above.count("-"), questions, draft.folio.root)
 
 
-def _question(edge: Edge, anchor: str, draft: Draft) -> RunQuestion:
+def _question(edge: Edge, anchor: str, draft: Draft) -> element.Made:
     folio, (name, mode) = draft.folio, edge.lesson.page.split("/")
     asks, because = folio.line(edge.ask), folio.line(edge.because)
     href = folio.root + draft.gathered.sections(edge.lesson.page).get(edge.lesson.section, "")
@@ -160,6 +138,10 @@ def _question(edge: Edge, anchor: str, draft: Draft) -> RunQuestion:
     runs = [run_link(run, folio) for run in behind]
     evidence = [*draft.backing(edge.claims)]
     below = [_questions(edge.edges, anchor, draft)] if edge.edges else []
-    return RunQuestion(
-        edge, anchor, asks, leads, because, href, escape(words), runs, plan, evidence, below
-    )
+    return element.Made(
+        "RunQuestion", edge=edge, anchor=anchor, asks=asks,
+        number=anchor.removeprefix("ask-").replace("-", "."),
+        leads=leads,  # the technique, or the symptom at which to go on
+        because=because, href=href, lesson=escape(words), runs=runs, plan=plan, evidence=evidence,
+        below=below,  # questions to which a yes leads
+    )  # fmt: skip

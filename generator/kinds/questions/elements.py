@@ -26,7 +26,7 @@ from proofbook.generator.kinds.questions.answers import (
 from proofbook.generator.kinds.questions.item_checks import answerable_cases
 from proofbook.generator.kinds.questions.kinds import digest_of, kind_of
 from proofbook.generator.kinds.questions.kinds.arranged import Ordering
-from proofbook.generator.kinds.questions.kinds.kind import AnswerField, QuestionKind
+from proofbook.generator.kinds.questions.kinds.base import AnswerField, QuestionKind
 from proofbook.generator.kinds.questions.kinds.picked import FaultyLine
 from proofbook.generator.pages.elements import programs, tables
 from proofbook.generator.pages.elements.element import Block, Element

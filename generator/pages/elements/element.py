@@ -84,6 +84,9 @@ class Made(Element):
     def __init__(self, macro: str, /, **fields: Any) -> None:
         vars(self).update(fields, macro=macro)
 
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 it has any field
+        raise AttributeError(name)
+
     @property
     def needs(self) -> frozenset[str]:
         """The name of its macro, as that of a class."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
-from proofbook.generator.content.book import Book
 from proofbook.generator.content.claim import Claim, Domain, NumberTolerance, Reference
 from proofbook.generator.pages.elements.element import Element, Fold, ListOfLines, Made
 from proofbook.generator.pages.elements.tables import Table, with_units
@@ -253,28 +252,6 @@ class MachineVerdict(Verdict):
         return self.outcome.verdict in UNDECIDED
 
 
-@dataclass(frozen=True)
-class FoldedClaim(Element):
-    """A claim, folded below the first verdict that runs decide: its rule, and all verdicts."""
-
-    is_found = False
-    says: Markup
-    names_runs: bool
-    formula: Markup
-    only_there: Markup  # why it holds in its domain
-    tolerance: str
-    because: Markup  # it is that large
-    regime: Markup
-    verdicts: Sequence[MachineVerdict]
-    home: str  # the machine that no verdict names
-    has_no_machine: bool
-    units: Sequence[Markup]  # of the columns of numbers, each behind #
-    numbers: Sequence[Sequence[Markup]]
-    lessons: Sequence[tuple[str, Markup, str]]  # by topic, its title, and the mode that uses it
-    book: Book
-    root: str
-
-
 def proofs(
     names: Sequence[str], lessons: Mapping[str, Lessons], folio: Folio, home: str = ""
 ) -> Iterator[Element]:
@@ -285,7 +262,7 @@ def proofs(
     """
     sentences = {name: folio.line(folio.book.claims[name].says) for name in names}
     alike = Counter(map(plain, sentences.values()))
-    folded: list[FoldedClaim] = []
+    folded: list[Made] = []
     for name, sentence in sentences.items():
         verdicts, names_runs = _by_machine(name, folio), alike[plain(sentence)] > 1
         home = home or verdicts[0].machines[0]
@@ -308,7 +285,8 @@ def proofs(
 def _proof(
     says: Markup, names_runs: bool, by_machine: Sequence[MachineVerdict],
     lessons: Lessons, home: str, folio: Folio,
-) -> FoldedClaim:  # fmt: skip
+) -> Made:  # fmt: skip
+    """Folded below the first verdict that runs decide: its rule, and all verdicts."""
     here, book = by_machine[0].outcome, folio.book
     domain, tolerance = here.claim.domain, here.claim.tolerance
     folio.runs.update(here.runs)
@@ -316,22 +294,18 @@ def _proof(
     shared, verdicts = _merged(by_machine)
     rows = [[verdict.predicted, verdict.observed, verdict.off or "–"] for verdict in verdicts]
     titles = {topic.id: topic.file.title for topic in book.topics}
-    return FoldedClaim(
-        says,
-        names_runs,
-        folio.line(claim_formula.formula_of(here.claim) or ""),
-        folio.line((isinstance(domain, Domain) and domain.because) or ""),
-        tolerance_of(tolerance, here.observed),
-        folio.line((tolerance and tolerance.because) or ""),
-        shared if by_machine[1:] else _regime_of(here, folio),
-        verdicts,
-        home,
-        all(folio.book.traces[run.partition(".")[0]].nature for run in here.runs),
-        *with_units("###", rows),
-        [(topic, folio.line(titles[topic]), mode) for topic, mode in lessons],
-        book,
-        folio.root,
-    )
+    heads, numbers = with_units("###", rows)
+    return Made(
+        "FoldedClaim", is_found=False, says=says, names_runs=names_runs,
+        formula=folio.line(claim_formula.formula_of(here.claim) or ""),
+        only_there=folio.line((isinstance(domain, Domain) and domain.because) or ""),
+        tolerance=tolerance_of(tolerance, here.observed),
+        because=folio.line((tolerance and tolerance.because) or ""),
+        regime=shared if by_machine[1:] else _regime_of(here, folio),
+        verdicts=verdicts, home=home, units=heads, numbers=numbers, book=book, root=folio.root,
+        has_no_machine=all(book.traces[run.partition(".")[0]].nature for run in here.runs),
+        lessons=[(topic, folio.line(titles[topic]), mode) for topic, mode in lessons],
+    )  # fmt: skip
 
 
 def _merged(rows: Sequence[MachineVerdict]) -> tuple[Markup, list[MachineVerdict]]:
