@@ -24,7 +24,8 @@ from proofbook.companions.verify.board import Board, Lookout, failed
 from proofbook.companions.verify.launch import sweep
 from proofbook.companions.verify.replay import Replay, replay_passes
 from proofbook.companions.verify.report import Verdict
-from proofbook.companions.verify.watch import WRONG_CALL, Watch, flush, run_script
+from proofbook.companions.verify.script import WRONG_CALL, flush, run_script
+from proofbook.companions.verify.watch import Watch
 from proofbook.runners.core.system import processes
 from proofbook.runners.system.errors import FixableError, first_line
 from proofbook.runners.system.progress_lines import say
