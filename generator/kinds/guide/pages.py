@@ -1,7 +1,6 @@
 """The guide: from a symptom, by questions about a run, to a technique and what it costs."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from markupsafe import Markup, escape
@@ -17,23 +16,6 @@ from proofbook.generator.printing.markdown import plain
 from proofbook.runners.system.kinds import filling
 
 LEVEL = 2  # of the headings of a page's own questions
-
-
-@dataclass(frozen=True)
-class RunQuestions(element.Sectioned):
-    """Questions about a run, in order, at a level of headings."""
-
-    level: int
-    questions: Sequence[element.Made]  # each says where a yes leads, and why
-    root: str
-
-    @property
-    def headings(self) -> list[element.Heading]:
-        """The questions of level 2, for the list of contents; the search takes them for text."""
-        own = self.questions if self.level == LEVEL else ()
-        return [
-            element.Heading(LEVEL, asked.asks, asked.anchor, int(asked.number)) for asked in own
-        ]
 
 
 def sheets(book: Book) -> Iterator[Sheet]:
@@ -113,9 +95,15 @@ def symptom(draft: Draft) -> Iterator[element.Element | Markup]:
     yield element.Aside(link.format(draft.folio.root))
 
 
-def _questions(edges: Sequence[Edge], above: str, draft: Draft) -> RunQuestions:
+def _questions(edges: Sequence[Edge], above: str, draft: Draft) -> element.Made:
+    """Questions about a run, in order, each with where a yes leads, and why."""
     questions = [_question(edge, f"{above}-{n}", draft) for n, edge in enumerate(edges, 1)]
-    return RunQuestions(LEVEL + above.count("-"), questions, draft.folio.root)
+    level = LEVEL + above.count("-")
+    listed = questions if level == LEVEL else ()  # the search takes them for text
+    return element.Made(
+        "RunQuestions", visible=questions, level=level, questions=questions, root=draft.folio.root,
+        headings=[element.Heading(LEVEL, q.asks, q.anchor, int(q.number)) for q in listed],
+    )  # fmt: skip
 
 
 def _question(edge: Edge, anchor: str, draft: Draft) -> element.Made:

@@ -1,7 +1,6 @@
 """The home page, the list of topics and the page of a topic: where reading begins."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -22,15 +21,6 @@ MINUTES = Aside(escape("Minutes are for reading and questions; a lab takes longe
 
 
 # --- the home page
-
-
-class TriedWay(NamedTuple):
-    """A way to train: a bar for each rank, and how its run ended under the budget."""
-
-    says: Markup  # if readers may not know the strategy
-    strategy: Markup
-    bars: Sequence[tuple[float, Markup]]  # each its share of the axis, and the peak memory
-    outcome: str  # which readers do not see before they have answered
 
 
 def sheets(book: Book) -> Iterator[Sheet]:
@@ -91,14 +81,17 @@ def _peaks(path: str, folio: Folio) -> list[Value]:
     return [*filter(None, peaks)]
 
 
-def _row(way: Survivor, peaks: Sequence[Value], top: float, folio: Folio) -> TriedWay:
+def _row(way: Survivor, peaks: Sequence[Value], top: float, folio: Folio) -> Made:
+    """A way to train: a bar for each rank, and how its run ended under the budget."""
     run, tried = folio.run(way.run), folio.run(way.budgeted)
     assert run is not None
     end = folio.reading(way.budgeted, by=ended)
     outcome = str(end.number) if end else "not run"
-    return TriedWay(
-        says=folio.line(way.says) if way.says else Markup(),
+    return Made(
+        "TriedWay",
+        says=folio.line(way.says) if way.says else Markup(),  # strategies that are little known
         strategy=escape(folio.strategy(run)),
+        # Each its share of the axis, and the peak memory.
         bars=[(round(numeric(peak) / top, 4), folio.show(peak)) for peak in peaks],
         outcome=TRAINS if tried is not None and tried.status == "completed" else outcome,
     )

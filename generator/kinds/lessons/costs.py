@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -44,21 +43,6 @@ PER_NODE = 8  # devices, and adapters
 HALF, STATE = 2, 12  # bytes: of a number in bf16; of a master and two moments in fp32
 OF_PROGRAM = {"reductions"}  # inputs that a model leaves as they are
 _NAME = re.compile(r"[a-z_]\w*")
-
-
-class CalculatorField(NamedTuple):
-    """An input of a calculator, in a unit that people think in."""
-
-    written: words.CalculatorInput
-    label: Markup
-    unit: str
-    size: float  # of one of the field, in what formulas calculate with
-    start: float
-    low: float
-    high: float
-    most: str  # a formula of the other inputs, as scripts read it
-    covered: Sequence[Markup]  # least and largest in the runs
-    range: str  # the same, as the script reads them
 
 
 def cost(draft: Draft) -> Iterator[Element | Markup]:
@@ -184,7 +168,7 @@ def _compared_with(
     return says.format(num, "s" * (num > 1), off, link, within)
 
 
-def _known_models(fields: Sequence[CalculatorField], folio: Folio) -> Iterator[tuple[str, str]]:
+def _known_models(fields: Sequence[Made], folio: Folio) -> Iterator[tuple[str, str]]:
     """Models that fill all fields, per device if timed; none whose number a field would refuse."""
     known, own = folio.book.references, {field.written.name: field for field in fields}
     is_timed = not own.keys().isdisjoint(("flops", "rate"))
@@ -223,7 +207,8 @@ def _of_model(settings: dict[str, Setting]) -> dict[str, float]:
 
 def _field(
     variable: words.CalculatorInput, start: Value | None, checked: Sequence[Checked], folio: Folio
-) -> CalculatorField | None:
+) -> Made | None:
+    """An input, in a unit that people think in."""
     low, high = (calculators.bound(end, folio.evidence) for end in (variable.low, variable.high))
     if start is None or low is None or high is None:
         return None
@@ -234,15 +219,13 @@ def _field(
     noun = variable.unit or ""
     if noun not in variable.label.replace(",", "").split():
         unit = f"{unit} {noun}".strip()
-    return CalculatorField(
-        variable,
-        folio.line(variable.label),
-        unit,
-        float(size),
-        opens,
-        least,
-        most,
-        calculators.parsed(variable.at_most).postfix if variable.at_most else "",
-        [folio.show(end) for end in {str(end): end for end in covered}.values()],
-        " ".join(str(float(numeric(end))) for end in covered),
-    )
+    return Made(
+        "CalculatorField", written=variable, label=folio.line(variable.label), unit=unit,
+        size=float(size),  # of one of the field, in what formulas calculate with
+        start=opens, low=least, high=most,
+        # A formula of the other inputs, as scripts read it.
+        most=calculators.parsed(variable.at_most).postfix if variable.at_most else "",
+        # The least and the largest in the runs, and the same as the script reads them.
+        covered=[folio.show(end) for end in {str(end): end for end in covered}.values()],
+        range=" ".join(str(float(numeric(end))) for end in covered),
+    )  # fmt: skip

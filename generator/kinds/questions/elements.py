@@ -29,7 +29,7 @@ from proofbook.generator.kinds.questions.kinds.arranged import Ordering
 from proofbook.generator.kinds.questions.kinds.base import AnswerField, QuestionKind
 from proofbook.generator.kinds.questions.kinds.picked import FaultyLine
 from proofbook.generator.pages.elements import programs, tables
-from proofbook.generator.pages.elements.element import Block, Element
+from proofbook.generator.pages.elements.element import Block, Element, Made
 from proofbook.generator.printing.folio import Folio, interface_words
 from proofbook.runners.core.trace.fields import NBSP
 
@@ -77,7 +77,7 @@ class Question(Element):
     answers: Sequence[ExplainedAnswer]
     opened: tables.Table | None  # the same as `about`, after the answer
     explains: Markup
-    correction: programs.Difference | None  # of a program
+    correction: Made | None  # of a program
     backing: Sequence[Backing]  # the evidence that does not stand with a single answer
     hints: Sequence[Markup]
     source: Markup  # that is cited

@@ -37,6 +37,11 @@ class Element:
         return True
 
     @property
+    def headings(self) -> Sequence["Heading"]:
+        """Those that it has itself, which a page's list of contents names."""
+        return ()
+
+    @property
     def needs(self) -> frozenset[str]:
         """What decides which scripts and styles it takes: names of its class and its bases."""
         return frozenset(kind.__name__ for kind in type(self).__mro__)
@@ -79,6 +84,7 @@ class Made(Element):
     """
 
     is_found = is_read = True
+    headings: Sequence["Heading"] = ()
     visible: Content | None = None
 
     def __init__(self, macro: str, /, **fields: Any) -> None:
@@ -106,16 +112,6 @@ def worded(macro: str, /, **fields: Any) -> Markup:
     return Markup(Made(macro, **fields))
 
 
-@dataclass(frozen=True)
-class Sectioned(Element):
-    """What has headings of its own, which a page's list of contents names."""
-
-    @property
-    def headings(self) -> Sequence["Heading"]:
-        """Those that the list names."""
-        raise NotImplementedError
-
-
 # --- what any page is made of
 
 _ASIDE = ("pb-numbers", "pb-answer", "pb-backing", "pb-whole", "pb-hint")  # folds beside the text
@@ -132,6 +128,11 @@ class Heading(Element):
     css: str = ""
     is_listed: bool = True  # otherwise lists leave it out, and the search takes it for text
     is_anchored: bool = True  # by its own words; another anchor is no place of a list
+
+    @property
+    def headings(self) -> Sequence["Heading"]:
+        """Itself, if a list may name it."""
+        return [self] if self.is_anchored else []
 
     @property
     def is_link(self) -> bool:
