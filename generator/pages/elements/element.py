@@ -80,7 +80,8 @@ def walk(content: object) -> Iterator[Element]:
 class Made(Element):
     """An element without a class, as `Made("Terms", script=…)`: it has the fields that are named.
 
-    The macro `terms` prints it. `visible` is what readers see of it where that is not all fields.
+    The macro `terms` prints it, or the macro of the element around it reads these fields. `visible`
+    is what readers see of it where that is not all fields.
     """
 
     is_found = is_read = True
