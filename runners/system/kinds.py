@@ -97,6 +97,7 @@ class Kind(NamedTuple):
     slots: Mapping[str, str] = {}  # place that others leave open → what fills it; see `filling`
     laws: str = ""  # name → function of expressions
     scripts: Mapping[str, str] = {}  # script → the elements, or kinds of pages, that need it
+    polyfills: Sequence[str] = ()  # scripts that Material loads with the search
     shared_scripts: Sequence[str] = ()  # of these, those that most pages take
     styles: Mapping[str, str] = {}  # the same of style sheets
     spoken: Mapping[str, str] = {}  # script → the key of `ui.yml` with the words that it says
@@ -142,7 +143,9 @@ def filling(slot: str) -> Iterator[Any]:
     | `groups` | | the order of a topic's pages, by title |
     | `steps.NAME` | Topic, Folio, minutes by path | steps of the way at `NAME` of the groups |
     | `links` | Folio, number of other links | the `Links` of a page to the glossary |
-    | `vocabulary` | Book | the synonyms, leads and names that the search knows |
+    | `index` | Book, entries of Material | path and text of each file of an index, or a mistake |
+    | `beside a page` | `SitePage` | path and text of a file beside it |
+    | `beside all` | name of the site, what it is, pages by title | path and text of a file |
     | `former` | Book, path | anchors that a page had |
     | `layouts of decisions` | Draft, lesson | elements that show them for real models |
     | `below decisions` | Draft | elements below the table of a Why |
