@@ -13,7 +13,11 @@ import torch.distributed.tensor.parallel
 import torch.utils.data
 
 import proofbook.runners.labs.grading
+import proofbook.runners.verify.against
 import proofbook.runners.verify.command
+import proofbook.runners.verify.cpu
+import proofbook.runners.verify.rank
+import proofbook.runners.verify.rerun
 import tests.judging.programs
 import tests.runners.planned_ranks
 
