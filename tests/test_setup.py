@@ -114,6 +114,13 @@ def _own_words(done):
 
 
 @pytest.mark.builds
+def test_make_site_builds_a_book_to_open_before_it_installs_torch_and_measures(root):
+    said = _make(root, "--dry-run", "--always-make", "site").stdout
+    steps = ("install.py pages", "website first", "install.py run", "website site")
+    assert sorted(steps, key=said.index) == [*steps]
+
+
+@pytest.mark.builds
 def test_serve_on_a_port_that_is_taken_is_one_clear_line(root):
     """Without set-up: an older environment of this tree, or of several, stays as it is."""
     with socket.socket() as taken:
