@@ -13,7 +13,11 @@ import torch.distributed.tensor.parallel
 import torch.utils.data
 
 import proofbook.companions.labs.grading
+import proofbook.companions.verify.against
 import proofbook.companions.verify.command
+import proofbook.companions.verify.cpu
+import proofbook.companions.verify.rank
+import proofbook.companions.verify.rerun
 import tests.judging.programs
 import tests.runners.planned_ranks
 
