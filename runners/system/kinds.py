@@ -72,15 +72,12 @@ class Kind(NamedTuple):
     files: Mapping[str, str] = {}  # pattern of files in `content/` → the model of each
     folders: Sequence[str] = ()  # of `content/`, whose programs are run and whose JSON it writes
     downloads: bool = True  # pages offer these programs for download
-    # Experiments that no machine turns, such as grades.
-    of_no_machine: Sequence[str] = ()
+    of_no_machine: Sequence[str] = ()  # experiments that no machine turns, such as grades
     reserved: Sequence[str] = ()  # how names of experiments may not begin
     traces: str = ""  # (Files, Machine, IsStale) → `TraceOnPage`s that no machine measured
     is_stale: str = ""  # (Trace) → whether its code has changed since; None of any other
     references: str = ""  # (traces by experiment) → `Reference`s beside those that authors wrote
-    tries: Mapping[
-        str, str
-    ] = {}  # end of a file of `content/tries/` → how paths of its pages begin
+    tries: Mapping[str, str] = {}  # end of files of `content/tries/` → how its pages' paths begin
     reads: str = ""  # (Loader, whether to read tries) → what `Book.part` gives, by its type
     sheets: str = ""  # (Book) → its pages
     pages: Mapping[str, PageKind] = {}  # by the kind of a `Sheet`
