@@ -89,7 +89,7 @@ class Kind(NamedTuple):
     notes: str = ""  # (Evidence) → lines on what a check could not look at
     starts: Mapping[str, str] = {}  # word after `generator new` → (options, command) → lines
     problems: str = ""  # (Book) → lines on what fails a strict build
-    # Files with words of many pages → how the paths of its own begin.
+    # Files with words of many pages → how paths of further pages begin that an edit prints anew.
     shared: Mapping[str, Sequence[str]] = {}
     slots: Mapping[str, str] = {}  # place that others leave open → what fills it; see `filling`
     laws: str = ""  # name → function of expressions
