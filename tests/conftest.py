@@ -54,6 +54,7 @@ BROWSER_SECONDS = 30  # Playwright's own patience
 POLL_SECONDS = 0.05
 # What a clone's first `make site` measures: what the README's commands name, and a shaped network.
 FIRST_MEASURED = ("ddp", "communication")
+FIRST_BOOK = "the book of the reference machine"
 Found = TypeVar("Found")
 FOUND = pytest.StashKey[dict[str, object]]()
 
@@ -273,6 +274,8 @@ def _measured_book(folder: Path) -> Path:
     clone = cloned(folder)
     done = pasted(f".venv/bin/python -m tests.left_out {' '.join(FIRST_MEASURED)}", clone)
     assert done.returncode == 0, done.stderr
+    (clone / "site" / "html").mkdir()
+    (clone / "site" / "html" / "index.html").write_text(FIRST_BOOK)
     done = pasted("make site SHORT=1", clone)
     said = {"code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
     folder.with_name("make-site.json").write_text(json.dumps(said))
@@ -283,7 +286,9 @@ def _measured_book(folder: Path) -> Path:
 def measured_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh clone after its first `make site`, which measured two experiments, shortened.
 
-    `make soak` measures all. `make-site.json` beside the clone says how the command ended.
+    Of the book that can be opened meanwhile a line is there, as if it had been built: `built_site`
+    is the same. `make soak` builds it, and measures all. `make-site.json` beside the clone says how
+    the command ended.
     """
     return made_once(tmp_path_factory, "measured-book", _measured_book)
 

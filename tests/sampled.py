@@ -17,7 +17,7 @@ from tests.processes import ROOT
 
 REFERENCE = sorted(ROOT.glob("content/traces/reference-*"))[0]
 SHORT_SECONDS = 6.0  # that a run may take; most take less than one
-CHEAP_SECONDS = 2.0  # of all its ranks, that the shortest run of an experiment may take
+CHEAP_SECONDS = 1.0  # of all its ranks, that the shortest run of an experiment may take
 # Of a run, what was measured; the rest was set, or names what was.
 MEASURED = ("epochs", "step_losses", "validation", "prediction", "ranks", "stages")
 NAMES = ("rank", "epoch", "step", "source", "destination")

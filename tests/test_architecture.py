@@ -99,6 +99,7 @@ KINDS_TAKE = {
     "lessons": "calculators figures questions",
     "questions": "figures",
     "recall": "lessons questions",
+    "search": "glossary",
 }
 # And companions: labs are set as lessons are.
 COMPANIONS_TAKE = {

@@ -8,9 +8,11 @@ import re
 
 import pytest
 
+from proofbook.runners.commands.reproduce import requested
 from proofbook.runners.system.kinds import Kind
 from tests.clones import pasted
 from tests.conftest import ROOT
+from tests.sampled import REFERENCE
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDES = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", *(
@@ -20,8 +22,10 @@ GUIDES = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", *(
 ))  # fmt: skip
 ONE_SCREEN = 70
 MOST_WORDS = 5000  # of what runners and generator say of themselves together
-# The first has made the clone, the second runs this test; the third is for `make soak`.
-NOT_HERE = {"make site", "make test", ".venv/bin/python -m runners run --full"}
+# The first has made the clone, the second runs this test; the others are for `make soak`.
+REPRODUCED = "ddp.ddp.status"
+REPRODUCE = f".venv/bin/python -m runners reproduce {REPRODUCED}"
+NOT_HERE = {"make site", "make test", ".venv/bin/python -m runners run --full", REPRODUCE}
 
 
 def _commands():
@@ -93,6 +97,13 @@ def test_the_command_runs_as_written(measured_book, command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_value_that_it_measures_again_is_in_the_book():
+    """At the gate `test_reproduce.py` measures cheaper ones by the same command."""
+    assert f"\n{REPRODUCE}\n" in README
+    (wanted,) = requested([REPRODUCED], REFERENCE)
+    assert [*wanted.paths] == [REPRODUCED]
+
+
 @pytest.fixture(scope="session")
 def first_site(measured_book):
     """How the first `make site` of the clone ended."""
@@ -111,4 +122,4 @@ def test_runs_of_a_fresh_clone_end_as_declared_and_laws_hold(first_site):
 def test_make_site_builds_the_page_that_it_says_to_open(first_site, measured_book):
     page = measured_book / "site" / "html" / "index.html"
     assert first_site["stdout"].splitlines()[-1] == f"Open {page}"
-    assert page.is_file()
+    assert "<title>" in page.read_text(encoding="utf-8")  # no longer `FIRST_BOOK`

@@ -114,12 +114,20 @@ def _own_words(done):
 
 
 @pytest.mark.builds
+def test_make_site_builds_a_book_to_open_before_it_installs_torch_and_measures(root):
+    said = _make(root, "--dry-run", "--always-make", "site").stdout
+    steps = ("install.py pages", "website first", "install.py run", "website site")
+    assert sorted(steps, key=said.index) == [*steps]
+
+
+@pytest.mark.builds
 def test_serve_on_a_port_that_is_taken_is_one_clear_line(root):
+    """Without set-up: an older environment of this tree, or of several, stays as it is."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        done = _make(root, "serve", f"PORT={port}")
+        done = _make(root, "--assume-old", ".venv/.pages", "serve", f"PORT={port}")
     assert _own_words(done) == [f"proofbook: port {port} is taken; try make serve PORT={port + 1}"]
     assert "Error 2" in done.stderr
     assert done.returncode == 2

@@ -85,7 +85,7 @@ def steps(topic: Topic, folio: Folio, minutes: Mapping[str, int]) -> Iterator[St
     for name, lab in folio.book.part(Labs).of(topic.id).items():
         says, page = folio.in_link.line(lab.model.title), f"{topic.id}/lab-{name}"
         own = minutes.get(f"topics/{page}.md", 0)
-        yield Step(f"lab-{name}.html", escape("Lab"), says, page, "", own, "lab")
+        yield Step(f"lab-{name}.html", escape("Lab"), says, page, "", own, "lab", is_sort=True)
 
 
 def for_a_class(draft: Draft) -> Iterator[tuple[Markup, list[Element | Markup]]]:

@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -48,8 +48,26 @@ class CommunicationError(RuntimeError):
     """A module calls a collective in the replay, where there is none to call."""
 
 
-def replace(name: str, do: _Function, *owners: Any) -> None:
-    """Replace the function `name` of owners and torch's modules by `do(original, *arguments)`."""
+def torch_modules(names: Collection[str]) -> dict[str, list[ModuleType]]:
+    """By name, the loaded modules of torch that have something of this name."""
+    wanted, found = set(names), dict[str, list[ModuleType]]()
+    for path, module in [*sys.modules.items()]:
+        if path.startswith("torch"):
+            for name in vars(module).keys() & wanted:
+                found.setdefault(name, []).append(module)
+    return found
+
+
+def replace(
+    name: str,
+    do: _Function,
+    *owners: Any,
+    modules: Mapping[str, Sequence[ModuleType]] | None = None,
+) -> None:
+    """Replace the function `name` of owners and torch's modules by `do(original, *arguments)`.
+
+    `modules` are the `torch_modules` with that name, where they are known.
+    """
     original = getattr(owners[0], name, None)
     if original is None:  # `internals.LACKING` says so
         return
@@ -58,8 +76,8 @@ def replace(name: str, do: _Function, *owners: Any) -> None:
     def call(*args: Any, **kwargs: Any) -> Any:
         return do(original, *args, **kwargs)
 
-    modules = [module for path, module in [*sys.modules.items()] if path.startswith("torch")]
-    holders = [module for module in modules if vars(module).get(name) is original]
+    named = (torch_modules([name]) if modules is None else modules).get(name, ())
+    holders = [module for module in named if vars(module)[name] is original]
     for owner in (*owners, *holders):  # the same function, since torch compares them
         setattr(owner, name, call)
 
@@ -167,8 +185,9 @@ class Interceptor:
             ("zero_grad", zeroed, nn.Module),
             ("step", self._step_scheduler, lr_scheduler.LRScheduler),
         ]  # fmt: skip
+        modules = torch_modules([name for name, *_ in replaced])  # a search for each takes longer
         for name, do, owner in replaced:
-            replace(name, do, owner)
+            replace(name, do, owner, modules=modules)
         optimizers.register_optimizer_step_pre_hook(self._before_step)
         optimizers.register_optimizer_step_post_hook(lambda own, *_: watch.after_step(own))
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from proofbook.generator.printing.folio import breakable, escaped_heading, interface_words
@@ -23,10 +23,9 @@ _COMPUTED = "computed from the words, questions and code of the page"
 @cache
 def environment() -> Environment:
     """The Jinja environment of the templates: autoescaped, strict, with filters and `ui`."""
+    own = {kind.folder.name: FileSystemLoader(kind.folder) for kind in kinds()}
     made = Environment(
-        loader=FileSystemLoader(
-            [TEMPLATES, *dict.fromkeys(kind.folder.parent for kind in kinds())]
-        ),
+        loader=ChoiceLoader([FileSystemLoader(TEMPLATES), PrefixLoader(own)]),
         undefined=StrictUndefined,
         autoescape=True,
         trim_blocks=True,

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 from proofbook.generator.content.lesson import CHAINED
 from proofbook.generator.pages.elements.element import Heading
@@ -32,6 +33,24 @@ class Page:
     assets: Mapping[str, bytes] = field(default_factory=dict)  # that only it loads, by path
     footnotes: Sequence[str] = ()  # in Markdown, of each of its values by number
     command: str = ""  # that measures a path of these again
+
+
+class SitePage(NamedTuple):
+    """A page as MkDocs built it."""
+
+    path: str  # under the site's root
+    html: str  # its content
+    site: str  # the site's name
+    footnotes: Sequence[str]
+    command: str
+
+
+class ListedPage(NamedTuple):
+    """A page as lists of all pages name it."""
+
+    path: str
+    title: str
+    about: str
 
 
 @dataclass

@@ -51,16 +51,16 @@ from proofbook.generator.content.errors import ContentErrors
 from proofbook.generator.pages.elements.element import Heading
 from proofbook.generator.pages.environment import reread
 from proofbook.generator.pages.facts import LEVEL
+from proofbook.generator.pages.page import ListedPage, SitePage
 from proofbook.generator.pages.press import EVERYTHING, Press
 from proofbook.generator.printing.folio import interface_words
-from proofbook.generator.website import page_html, page_markdown, publish, search
+from proofbook.generator.website import page_html, publish
 from proofbook.runners.system.book import enter_book, own_book
 from proofbook.runners.system.kinds import filling, kinds, page_kind
 from proofbook.runners.traces.digest import forget_code
 
 PATH = "topics/index.md"
 BOOK = "content"  # the folder of a book, beside mkdocs.yml
-LLMS = "llms.txt"  # the list of all pages as Markdown, as llmstxt.org has it
 GENERATOR = Path(__file__).resolve().parents[1]
 SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second
 SECONDS_OF_SILENCE = 5.0  # at most, while a person waits for a build
@@ -148,7 +148,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         self.press = Press(partial(self._tell, "printed"))
         self.markup = page_html.SiteMarkup()
         self.searched: dict[str, str] = {}  # of pages by hand, what is Markdown
-        self.entries: list[search.Entry] = []  # of the search, as Material made them
+        self.entries: list[dict[str, Any]] = []  # of the search, as Material made them
         self.book: Book
         self.nav: Navigation
         self.pages: list[Page] = []
@@ -169,9 +169,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         if self.config.pages:
             config.docs_dir = str(self.root / self.config.pages)
         config.markdown_extensions.append(self.markup)
-        config.extra.setdefault("polyfills", []).append(
-            "assets/lazy-iframe-worker.js"
-        )  # the search's
+        scripts = config.extra.setdefault("polyfills", [])
+        scripts += [script for kind in kinds() for script in kind.polyfills]
         config.theme.dirs.insert(0 if config.theme.custom_dir is None else 1, str(OVERRIDES))
 
     def on_pre_build(self, *, config: MkDocsConfig) -> None:
@@ -404,32 +403,26 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
     on_page_context = CombinedEvent(_before_the_search, _after_the_search)
 
     def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> None:
-        """Write the Markdown of a page beside where MkDocs writes the page."""
+        """Write what kinds put beside a page."""
         self.num_built += 1
         self._tell("built", self.num_built, len(self.pages))
-        name = page.file.dest_uri
         printed = self.press.pages.get(page.file.src_uri)
         footnotes, command = (printed.footnotes, printed.command) if printed else ((), "")
-        here = page_markdown.PageMarkdown(page.content or "", name.rpartition("/")[2], footnotes)
-        links = {"index": f"{'../' * name.count('/')}{LLMS}", "page": here.page}
-        about = page_markdown.words("about", site=config.site_name, **links)
-        text = here.text(about, page_markdown.words("numbers", command=command))
-        path = Path(config.site_dir, name).with_suffix(".md")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        own = page.file.dest_uri, page.content or "", config.site_name, footnotes, command
+        for beside in filling("beside a page"):
+            _write(config, *beside(SitePage(*own)))
 
-    def _sections(self) -> dict[str, list[str]]:
-        """Lines of `llms.txt` by title: the nav's pages, a topic's, those below one, and others."""
-        first, others = map(page_markdown.words, ("first", "others"))
-        tops, sections = dict[str, str](), defaultdict[str, list[str]](list)
+    def _sections(self) -> dict[str, list[ListedPage]]:
+        """Pages by title: those of the nav as `nav`, a topic's, those below one, others as ``."""
+        tops, sections = dict[str, str](), defaultdict[str, list[ListedPage]](list)
         for page in _pages_of(self.nav.items):
             topic = [str(section.title) for section in page.ancestors][-2:-1]
-            sections[topic[0] if topic else first].append(_listed(page))
+            sections[topic[0] if topic else "nav"].append(_listed(page))
             tops[page.file.src_uri] = "" if topic else str(page.title)
-        below = {title: list[str]() for title in (*tops.values(), others)}
+        below = {title: list[ListedPage]() for title in (*filter(None, tops.values()), "")}
         for page in (page for page in self.pages if page.file.src_uri not in tops):
             above = page.meta.get("under") or f"{page.file.src_uri.partition('/')[0]}.md"
-            below[tops.get(above) or others].append(_listed(page))
+            below[tops.get(above) or ""].append(_listed(page))
         return sections | {title: lines for title, lines in below.items() if lines}
 
     @event_priority(50)
@@ -439,21 +432,19 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         While serving, Material has entries of the pages of the last edit alone.
         """
         of_material = config.plugins.get("material/search")
-        if not isinstance(of_material, SearchPlugin):
+        indexes = [*filling("index")]
+        if not indexes or not isinstance(of_material, SearchPlugin):
             return
         entries, of_material.search_index.entries = of_material.search_index.entries, []
         pages = {entry["location"].partition("#")[0] for entry in entries}
         kept = (old for old in self.entries if old["location"].partition("#")[0] not in pages)
         self.entries = [*kept, *entries] if self.is_serving else entries
-        own = (vocabulary(self.book) for vocabulary in filling("vocabulary"))
-        known: search.Vocabulary = next(own, search.Vocabulary())
-        for lost in sorted(known.leads.keys() - {one["location"] for one in self.entries}):
-            log.warning(f"glossary.yml leads to {lost!r}, which the site does not have")
-        sections = [*search.sections(self.entries, known, interface_words())]
-        for name, text in search.index(sections):
-            path = Path(config.site_dir, "search", name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+        for index in indexes:
+            for path, text in index(self.book, self.entries):
+                if path:
+                    _write(config, path, text)
+                else:
+                    log.warning(text)
 
     @event_priority(-200)
     def _after_the_pages(self, *, config: MkDocsConfig) -> None:
@@ -472,8 +463,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             (site / "sitemap.xml").unlink(missing_ok=True)
             (site / "sitemap.xml.gz").unlink(missing_ok=True)
         says, sections = config.site_description or "", self._sections()
-        text = page_markdown.llms_txt(config.site_name, says, sections)
-        (site / LLMS).write_text(text, encoding="utf-8")
+        for beside in filling("beside all"):
+            _write(config, *beside(config.site_name, says, sections))
         for lost in page_html.broken_links(site):
             log.warning(lost)
         if os.environ.get(SURPRISES) and self.problems:
@@ -499,11 +490,16 @@ def _pages_of(items: Iterable[StructureItem]) -> Iterator[Page]:
             yield from _pages_of(item.children)
 
 
-def _listed(page: Page) -> str:
-    """The line of a page in `llms.txt`."""
+def _listed(page: Page) -> ListedPage:
+    """A page as lists of all pages name it."""
     title = ": ".join(filter(None, (page.meta.get("subtitle"), unescape(str(page.title)))))
-    says = f": {page.meta['description']}" if page.meta.get("description") else ""
-    return f"- [{title}]({page_markdown.to_markdown(page.file.dest_uri)}){says}"
+    return ListedPage(page.file.dest_uri, title, page.meta.get("description") or "")
+
+
+def _write(config: MkDocsConfig, name: str, text: str) -> None:
+    path = Path(config.site_dir, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
 
 
 def _contents(written: Sequence[Heading]) -> TableOfContents:

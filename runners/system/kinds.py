@@ -72,15 +72,12 @@ class Kind(NamedTuple):
     files: Mapping[str, str] = {}  # pattern of files in `content/` → the model of each
     folders: Sequence[str] = ()  # of `content/`, whose programs are run and whose JSON it writes
     downloads: bool = True  # pages offer these programs for download
-    # Experiments that no machine turns, such as grades.
-    of_no_machine: Sequence[str] = ()
+    of_no_machine: Sequence[str] = ()  # experiments that no machine turns, such as grades
     reserved: Sequence[str] = ()  # how names of experiments may not begin
     traces: str = ""  # (Files, Machine, IsStale) → `TraceOnPage`s that no machine measured
     is_stale: str = ""  # (Trace) → whether its code has changed since; None of any other
     references: str = ""  # (traces by experiment) → `Reference`s beside those that authors wrote
-    tries: Mapping[
-        str, str
-    ] = {}  # end of a file of `content/tries/` → how paths of its pages begin
+    tries: Mapping[str, str] = {}  # end of files of `content/tries/` → how its pages' paths begin
     reads: str = ""  # (Loader, whether to read tries) → what `Book.part` gives, by its type
     sheets: str = ""  # (Book) → its pages
     pages: Mapping[str, PageKind] = {}  # by the kind of a `Sheet`
@@ -94,11 +91,12 @@ class Kind(NamedTuple):
     notes: str = ""  # (Evidence) → lines on what a check could not look at
     starts: Mapping[str, str] = {}  # word after `generator new` → (options, command) → lines
     problems: str = ""  # (Book) → lines on what fails a strict build
-    # Files with words of many pages → how the paths of its own begin.
+    # Files with words of many pages → how paths of further pages begin that an edit prints anew.
     shared: Mapping[str, Sequence[str]] = {}
     slots: Mapping[str, str] = {}  # place that others leave open → what fills it; see `filling`
     laws: str = ""  # name → function of expressions
     scripts: Mapping[str, str] = {}  # script → the elements, or kinds of pages, that need it
+    polyfills: Sequence[str] = ()  # scripts that Material loads with the search
     shared_scripts: Sequence[str] = ()  # of these, those that most pages take
     styles: Mapping[str, str] = {}  # the same of style sheets
     spoken: Mapping[str, str] = {}  # script → the key of `ui.yml` with the words that it says
@@ -144,7 +142,9 @@ def filling(slot: str) -> Iterator[Any]:
     | `groups` | | the order of a topic's pages, by title |
     | `steps.NAME` | Topic, Folio, minutes by path | steps of the way at `NAME` of the groups |
     | `links` | Folio, number of other links | the `Links` of a page to the glossary |
-    | `vocabulary` | Book | the synonyms, leads and names that the search knows |
+    | `index` | Book, entries of Material | path and text of each file of an index, or a mistake |
+    | `beside a page` | `SitePage` | path and text of a file beside it |
+    | `beside all` | name of the site, what it is, pages by title | path and text of a file |
     | `former` | Book, path | anchors that a page had |
     | `layouts of decisions` | Draft, lesson | elements that show them for real models |
     | `below decisions` | Draft | elements below the table of a Why |

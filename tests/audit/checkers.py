@@ -17,6 +17,7 @@ OPTIONS = ("--errors-only", "--format", "json", "--exit-zero-always")
 OF_THE_THEME = (
     ("Attribute “autocomplete” is only allowed when", 'class="md-toggle"'),
     ("The value of the “for” attribute of the “label” element", 'for="__toc"'),
+    ("Bad value “” for attribute “tabindex”", 'class="md-nav__link'),
 )
 
 

@@ -31,10 +31,14 @@ def _opened(clone: Path, target: str) -> list[float]:
     """Seconds from the call of a target until each time that it says what to open."""
     ours = ("MAKE", "PROOFBOOK", "_PROOFBOOK", "PYTHONPATH")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    start, pipes = time.perf_counter(), {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(["make", target], cwd=clone, env=environment, **pipes) as make:
-        opened = (line for line in make.stdout or () if line.startswith(b"Open "))
-        seconds = [time.perf_counter() - start for _ in opened]
+    start, pipes = time.perf_counter(), {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    lines, seconds = [], []
+    with subprocess.Popen(["make", target], cwd=clone, env=environment, text=True, **pipes) as make:
+        for line in make.stdout or ():
+            lines.append(line)
+            if line.startswith("Open "):
+                seconds.append(time.perf_counter() - start)
     if make.returncode:
-        raise RuntimeError(f"`make {target}` ended with {make.returncode}")
+        said = "".join(lines[-8:])
+        raise RuntimeError(f"`make {target}` ended with {make.returncode}:\n{said}")
     return seconds

@@ -3,12 +3,10 @@
 import json
 import re
 import shutil
-from types import SimpleNamespace
 
 import pytest
 
 import proofbook.generator.pages.press  # noqa: F401 the kinds of items are what makes files of questions whole
-from proofbook.companions.labs.words import WrongFile, wrong_mistakes
 from proofbook.generator.checks.claim_checks import broken_laws
 from proofbook.generator.content import keys
 from proofbook.generator.content.documents import read
@@ -224,27 +222,6 @@ QUIZ = "topics/*/quiz*.yml"
 def test_all_that_a_part_lacks_is_told_at_once_with_what_it_is(pattern, text, told):
     lines = [line.partition(":")[2] for line in _told("q.yml", text, file_models()[pattern])]
     assert lines == told
-
-
-def test_the_changes_of_a_wrong_program_must_fit_the_solution_and_make_python(tmp_path):
-    (tmp_path / "solved.py").write_text('"""Right."""\none = 1\ntwo = 2\n')
-    changes = ["-three = 3", "-one = 1\n      +one = 3)", "-one = 1", "-one = 1\n      *two"]
-    text = "programs:\n" + "".join(
-        f"  p{number}:\n    mistake: A.\n    fails: same\n    changes: |\n      {one}\n"
-        for number, one in enumerate(changes)
-    )
-    (tmp_path / "wrong.yml").write_text(text)
-    evidence = SimpleNamespace(book=SimpleNamespace(root=tmp_path))
-    errors = wrong_mistakes(evidence, read("wrong.yml", text, WrongFile))
-    assert [str(error) for error in errors] == [
-        "wrong.yml:6:7: 'three = 3' is no line of the program; copy it from there, as it is "
-        "indented",
-        "wrong.yml:11:7: with these changes it is no Python: unmatched ')': 'one = 3)'",
-        "wrong.yml:23:7: mark lines with @ or -, and behind them those to add with +",
-    ]
-
-
-# --- several machines in one book
 
 
 @pytest.mark.parametrize("load", [0.04, 0.4])

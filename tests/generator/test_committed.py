@@ -111,14 +111,17 @@ def test_a_release_of_torch_or_numpy_other_than_that_of_the_traces_is_named(real
     assert trace_checks.problems(book, {}) == said
 
 
+LISTED = "ddp_smallest"
+
+
 def test_an_experiment_and_a_program_that_no_machine_has_measured_are_named(real):
     assert trace_checks.unmeasured(real) == {}
-    shown = real.traces["labs"]
-    runs = {name: run for name, run in shown.trace.runs.items() if name != "mean_solved"}
-    fewer = {"labs": replace(shown, trace=shown.trace.model_copy(update={"runs": runs}))}
+    shown = real.traces["listings"]
+    runs = {name: run for name, run in shown.trace.runs.items() if name != LISTED}
+    fewer = {"listings": replace(shown, trace=shown.trace.model_copy(update={"runs": runs}))}
     (program,) = {name for name, one in trace_checks.unmeasured(replace(real, traces=fewer)).items()
-                  if one == "labs"}  # fmt: skip
-    assert program == shown.trace.runs["mean_solved"].settings["program"]
+                  if one == "listings"}  # fmt: skip
+    assert program == shown.trace.runs[LISTED].settings["program"]
     assert trace_checks.unmeasured(replace(real, traces={})).keys() == experiment_files().keys()
 
 

@@ -3,13 +3,12 @@
 import json
 import math
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 
-from proofbook.generator.kinds.glossary.glossary import Glossary, vocabulary
+from proofbook.generator.kinds.glossary.glossary import Glossary
 from proofbook.generator.kinds.glossary.words import GlossaryFile, Term
-from proofbook.generator.website import search
+from proofbook.generator.kinds.search import index as search
 
 OOM = ("OOM", "out of memory")
 SAYS = {"modes": {"trace": "Trace"}, "search": {"statement": "A statement", "figure": "A figure"}}
@@ -21,8 +20,7 @@ def found(*entries, leads=None, terms=()):
         for place, title, text in entries
     ]
     file = GlossaryFile(terms=[*terms], synonyms=[[*OOM]], leads=leads or {})
-    known = vocabulary(SimpleNamespace(part=lambda _: Glossary(file)))
-    return [*search.sections(written, known, SAYS)]
+    return [*search.sections(written, Glossary(file), SAYS)]
 
 
 def files(sections):

@@ -6,6 +6,7 @@ import itertools
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,8 +17,13 @@ from proofbook.companions.labs.benches import BENCHES
 from proofbook.companions.labs.command import report
 from proofbook.companions.labs.grading import case_of, graded
 from proofbook.companions.labs.shelf import Desk, labs
+from proofbook.companions.labs.words import WrongFile, wrong_mistakes
+from proofbook.generator.content.documents import read
+from proofbook.runners.system import book
 from proofbook.runners.system.errors import FixableError
+from proofbook.runners.traces import digest
 from proofbook.runners.traces.differences import changed
+from proofbook.runners.traces.differences import wrong_programs as stated
 from tests.processes import ROOT, ran
 
 pytestmark = pytest.mark.ranks
@@ -285,3 +291,34 @@ def test_assistants_find_once_that_they_should_give_hints_and_how_a_lab_is_grade
     advice.unlink()
     command._begin(LABS["mean"], desk)  # a reader who deletes it has decided
     assert {path.name for path in advice.parent.iterdir()} == {"ring.py", "mean.py"}
+
+
+def test_the_changes_of_a_wrong_program_must_fit_the_solution_and_make_python(tmp_path):
+    (tmp_path / "solved.py").write_text('"""Right."""\none = 1\ntwo = 2\n')
+    changes = ["-three = 3", "-one = 1\n      +one = 3)", "-one = 1", "-one = 1\n      *two"]
+    text = "programs:\n" + "".join(
+        f"  p{number}:\n    mistake: A.\n    fails: same\n    changes: |\n      {one}\n"
+        for number, one in enumerate(changes)
+    )
+    (tmp_path / "wrong.yml").write_text(text)
+    evidence = SimpleNamespace(book=SimpleNamespace(root=tmp_path))
+    errors = wrong_mistakes(evidence, read("wrong.yml", text, WrongFile))
+    assert [str(error) for error in errors] == [
+        "wrong.yml:6:7: 'three = 3' is no line of the program; copy it from there, as it is "
+        "indented",
+        "wrong.yml:11:7: with these changes it is no Python: unmatched ')': 'one = 3)'",
+        "wrong.yml:23:7: mark lines with @ or -, and behind them those to add with +",
+    ]
+
+
+# --- several machines in one book
+
+
+def test_all_that_grades_labs_is_behind_their_traces():
+    covered = {*digest.covered_files(book.experiment_files()["labs"])}
+    judging = (*ROOT.glob("runners/judging/ranks.py"), *ROOT.glob("companions/labs/benches/*.py"))
+    assert covered >= {ROOT / "companions" / "labs" / "grading.py", *judging}
+    programs = {*ROOT.glob("content/topics/*/labs/*/solved.py")}
+    for file in ROOT.glob("content/topics/*/labs/*/wrong.yml"):
+        programs |= {program.path for program in stated(file)}
+    assert {ROOT / one for one in digest.program_digests("labs")} == programs

@@ -8,7 +8,6 @@ import pytest
 from proofbook.runners.system import book
 from proofbook.runners.system.errors import FixableError
 from proofbook.runners.traces import digest
-from proofbook.runners.traces.differences import wrong_programs
 from proofbook.runners.traces.files import read
 from tests.processes import ROOT, python
 
@@ -242,16 +241,6 @@ def test_a_program_that_is_stated_as_a_difference_has_the_digest_of_its_text(
     before, after = found
     assert {*before} == {"first", "second"}
     assert {name for name in after if after[name] != before[name]} == changed
-
-
-def test_all_that_grades_labs_is_behind_their_traces():
-    covered = {*digest.covered_files(book.experiment_files()["labs"])}
-    judging = (*ROOT.glob("runners/judging/ranks.py"), *ROOT.glob("companions/labs/benches/*.py"))
-    assert covered >= {ROOT / "companions" / "labs" / "grading.py", *judging}
-    programs = {*ROOT.glob("content/topics/*/labs/*/solved.py")}
-    for file in ROOT.glob("content/topics/*/labs/*/wrong.yml"):
-        programs |= {program.path for program in wrong_programs(file)}
-    assert {ROOT / one for one in digest.program_digests("labs")} == programs
 
 
 def test_the_fields_that_other_pythons_add_to_a_syntax_tree_change_nothing():

@@ -13,6 +13,7 @@ import torch
 
 from proofbook.runners.core.declared.experiment import find
 from proofbook.runners.core.measuring import measure
+from proofbook.runners.core.measuring.launch import Launcher
 from proofbook.runners.core.meters.activity import _merged
 from proofbook.runners.core.meters.kernel import (
     Growth,
@@ -86,6 +87,19 @@ def test_memory_that_a_process_takes_once_is_no_disagreement(run):
     assert measured.ranks[0].memory.kernel_peak_bytes > hidden.ONCE_BYTES  # the kernel counted it
 
 
+@pytest.fixture(scope="module")
+def _another():
+    with Launcher("cpu", quiet_seconds=3.0) as started:
+        yield started
+
+
+@pytest.fixture
+def one_other_launcher(_another, monkeypatch):
+    """A second launcher, which measures again for several tests, and so loads torch once."""
+    monkeypatch.setattr(measure, "Launcher", lambda *_: nullcontext(_another))
+
+
+@pytest.mark.usefixtures("one_other_launcher")
 @pytest.mark.parametrize("name", ["maps", "arrays", "blinded"])
 def test_memory_that_the_meter_misses_fails_the_run(run, name):
     failed = run("hidden", name)

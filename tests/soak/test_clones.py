@@ -14,6 +14,7 @@ from tests.clones import cloned, pasted
 from tests.conftest import build_with, copy_of_the_book
 from tests.sampled import paths, short_runs
 from tests.test_contributing import ran, tried  # noqa: F401 - a fixture
+from tests.test_readme import REPRODUCE
 
 pytestmark = [pytest.mark.soak, pytest.mark.builds]
 
@@ -30,6 +31,11 @@ def test_thirty_numbers_of_ten_short_runs_are_the_same_again(tmp_path, seed):
     several = [[*found.values()] for one in short_runs() if len(found := paths(*one)) >= 3]
     drawn = [path for one in draw.sample(several, 10) for path in draw.sample(one, 3)]
     done = pasted(f"{PYTHON} reproduce {shlex.join(drawn)}", cloned(tmp_path / "clone"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_value_that_the_readme_measures_again_is_the_same(measured_book):
+    done = pasted(REPRODUCE, measured_book)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -8,6 +8,6 @@ KIND = Kind(
     sheets=".pages:sheets",
     pages={"glossary": PageKind(".pages:glossary", 0.4, names_machines=False)},
     shared={"content/glossary.yml": []},
-    slots={"links": ".links:links", "vocabulary": ".glossary:vocabulary"},
+    slots={"links": ".links:links"},
     styles={"indexes": "Terms"},
 )

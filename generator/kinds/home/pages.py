@@ -14,10 +14,11 @@ from proofbook.generator.pages.way import Groups, Step
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.filters import ended
 from proofbook.generator.values.value import Value, numeric
+from proofbook.runners.system.kinds import filling
 
 MARGIN = 1.35  # of the axis beyond the longest bar, for its number
 TRAINS = "trains"  # the outcome of a run that completed
-MINUTES = Aside(escape("Minutes are for reading and questions; a lab takes longer."))
+MINUTES, LABS = "Minutes are for reading and questions", "; a lab takes longer"
 
 
 # --- the home page
@@ -108,7 +109,7 @@ def topics(draft: Draft) -> Iterator[Element | Markup]:
         yield draft.heading(2, "First hour")
         yield Made("WayList", steps=steps, root=folio.root)
     yield draft.heading(2, "All topics")
-    yield MINUTES
+    yield Aside(escape(f"{MINUTES}{LABS * any(filling('steps.lab'))}."))
     topics = folio.book.topics
     titles = {topic.id: folio.in_link.line(topic.file.title) for topic in topics}
     cards = [_card(topic, titles, folio, minutes) for topic in topics]
@@ -133,5 +134,5 @@ def topic(draft: Draft) -> Iterator[Element | Markup]:
     folio, own = draft.folio, draft.topic
     yield draft.lede(own.file.summary)
     groups = ways.ways(own, folio, draft.gathered.minutes)
-    yield MINUTES
+    yield Aside(escape(f"{MINUTES}{LABS * any(filling('steps.lab'))}."))
     yield Made("WayList", steps=[step for steps in groups.values() for step in steps], root="")

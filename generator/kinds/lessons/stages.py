@@ -137,7 +137,9 @@ def _facts(
 
 def _matrix(of_ranks: dict[str, list[tuple[str, object, Read]]], folio: Folio) -> Markup:
     """The facts of ranks, a row each; where all ranks have the same, a single row."""
-    head = Markup('<tr><th scope="rowgroup" colspan="9">{}</th></tr>')
+    facts = [fact for own in of_ranks.values() for _, fact, _ in own]
+    width = 1 + max(len(fact) if isinstance(fact, list) else 1 for fact in facts)
+    head = Markup(f'<tr><th scope="rowgroup" colspan="{width}">{{}}</th></tr>')
     row = Markup('<tr><th scope="row" class="pb-label">{}</th>{}</tr>')
     rows = []
     for name in sorted(of_ranks, reverse=True):  # before, after

@@ -38,17 +38,17 @@ function rowsOf(value) {
     const machines = new Set();
     add(words.formula, made("code", "", formula.replace(/\{(\d+)\}/g, (slot, at) => pathOf(of[at]))));
     of?.forEach((at) => {
-      const [shown, one, field, run] = data.values[at];
-      const name = !isRun(run) ? field : data.runs[run][2] ? linked(pathOf(at), placeOf(run)) : pathOf(at);
+      const [shown, one, field, read] = data.values[at];
+      const name = !isRun(read) ? field : data.runs[read][2] ? linked(pathOf(at), placeOf(read)) : pathOf(at);
       add(words.from, made("span", "", made("code", "", name), ` = ${shown} (${words.kinds[one].split(/\W/)[0]})`));
-      if (isRun(run)) machines.add(from(run));
+      if (isRun(read)) machines.add(from(read));
     });
     machines.forEach((machine) => add(words.on, machine));
   }
   // What a run measured or simulated is measured again by its field; what is computed of such, by their runs.
   const again = new Set();
-  (isRun(of) ? [value] : of?.map((at) => data.values[at]))?.forEach(([, how, field, run]) => {
-    if (how % 2 && data.runs[run]?.[2]) again.add(path(run, isRun(of) && field, "."));
+  (isRun(of) ? [value] : of?.map((at) => data.values[at]))?.forEach(([, how, field, read]) => {
+    if (how % 2 && data.runs[read]?.[2]) again.add(path(read, isRun(of) && field, "."));
   });
   if (again.size) {
     const quoted = [...again].map((one) => (one.includes("[") ? `'${one}'` : one)); // as a shell needs it

@@ -26,7 +26,7 @@ models.forEach((root, n) => {
   };
   all(root, "[data-model]").forEach((button, at) => {
     button.onclick = () => {
-      models.forEach((other, n) => (other.hidden = n !== at));
+      models.forEach((other, place) => (other.hidden = place !== at));
       all(models[at], "[data-model]")[at].focus();
     };
   });

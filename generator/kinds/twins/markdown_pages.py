@@ -14,7 +14,11 @@ from functools import cache
 from html.parser import HTMLParser
 from textwrap import indent
 
+from proofbook.generator.pages.page import ListedPage, SitePage
 from proofbook.generator.printing.folio import interface_words
+
+LLMS = "llms.txt"  # the list of all pages as Markdown, as llmstxt.org has it
+TITLES = {"nav": "first", "": "others"}  # of sections without one of their own
 
 VOID = frozenset(("br", "col", "hr", "img", "input", "link", "meta", "wbr"))
 VERBATIM = frozenset(("annotation", "code", "pre", "script"))
@@ -320,7 +324,27 @@ def _rule(tag: str, names: frozenset[str]) -> Rule | None:
     return next(filter(None, named), RULES.get(tag))
 
 
-def llms_txt(name: str, says: str, sections: Mapping[str, Iterable[str]]) -> str:
-    """The list of a site's pages as https://llmstxt.org has it: its name, its law, sections."""
-    listed = ("\n".join((f"## {title}\n", *lines)) for title, lines in sections.items())
-    return "\n\n".join((f"# {name}", f"> {says} {words('law')}", words("read"), *listed)) + "\n"
+def twin(page: SitePage) -> tuple[str, str]:
+    """The path and the text of a page's Markdown."""
+    here = PageMarkdown(page.html, page.path.rpartition("/")[2], page.footnotes)
+    links = {"index": f"{'../' * page.path.count('/')}{LLMS}", "page": here.page}
+    about = words("about", site=page.site, **links)
+    text = here.text(about, words("numbers", command=page.command))
+    return page.path.removesuffix(".html") + ".md", text
+
+
+def llms_txt(name: str, says: str, sections: Mapping[str, Sequence[ListedPage]]) -> tuple[str, str]:
+    """The list of a site's pages as https://llmstxt.org has it: its name, its law, sections.
+
+    The pages of the nav are those of `nav`, and those of no section have no title.
+    """
+    listed = []
+    for section, pages in sections.items():
+        title = words(TITLES[section]) if section in TITLES else section
+        lines = [
+            f"- [{page.title}]({to_markdown(page.path)}){f': {page.about}' if page.about else ''}"
+            for page in pages
+        ]
+        listed.append("\n".join((f"## {title}\n", *lines)))
+    head = f"# {name}", f"> {says} {words('law')}", words("read")
+    return LLMS, "\n\n".join((*head, *listed)) + "\n"

@@ -1,4 +1,4 @@
-// The search: adds up the scores that generator/website/search.py wrote into the parts of its index, and gives the
+// The search: adds up the scores that index.py wrote into the parts of its index, and gives the
 // theme the best sections by page. It loads the parts that have the typed words, then those that have the sections.
 
 const MOST_WORDS = 12; // the rarest of a text that somebody pastes

@@ -22,9 +22,11 @@ from html import unescape
 from itertools import accumulate, chain, groupby
 from typing import Any, NamedTuple
 
+from proofbook.generator.content.book import Book
+from proofbook.generator.kinds.glossary.glossary import Glossary
+from proofbook.generator.printing.folio import interface_words
 from proofbook.generator.printing.markdown import plain
 
-WORKER = "assets/lazy-iframe-worker.js"  # what each page loads of the search
 Entry = Mapping[str, Any]  # of Material's index
 Scores = dict[int, float]  # by the number of a section, the score that a word gives it
 
@@ -62,14 +64,6 @@ _WORD, _WITHIN, _NUMBER = (re.compile(RULES[name]) for name in ("word", "within"
 _ENDINGS = [
     (re.compile(pattern, re.ASCII), kept.replace("$", "\\")) for pattern, kept in RULES["endings"]
 ]
-
-
-class Vocabulary(NamedTuple):
-    """What a book says of words: which mean the same, and which lead where."""
-
-    synonyms: Sequence[Sequence[str]] = ()  # groups of words and phrases
-    leads: Mapping[str, Sequence[str]] = {}  # address → words that lead there
-    names: Mapping[str, Sequence[str]] = {}  # address of a term → its spellings
 
 
 class Section(NamedTuple):
@@ -131,11 +125,21 @@ class Synonyms:
         return Counter(chain.from_iterable(map(_all, sorted(others))))
 
 
+def files(book: Book, entries: Sequence[Entry]) -> Iterator[tuple[str, str]]:
+    """Yield the path and the text of each script; a lead to nowhere as ("", what is wrong)."""
+    glossary = book.part(Glossary)
+    for lost in sorted(glossary.file.leads.keys() - {one["location"] for one in entries}):
+        yield "", f"glossary.yml leads to {lost!r}, which the site does not have"
+    for name, text in index([*sections(entries, glossary, interface_words())]):
+        yield f"search/{name}", text
+
+
 def sections(
-    entries: Sequence[Entry], known: Vocabulary, says: Mapping[str, Any]
+    entries: Sequence[Entry], glossary: Glossary, says: Mapping[str, Any]
 ) -> Iterator[Section]:
     """The sections of Material's entries; `says` are the words of ui.yml."""
-    synonyms = Synonyms(known.synonyms)
+    synonyms = Synonyms([*glossary.file.synonyms, *(term.alike for term in glossary.terms)])
+    named = {f"glossary.html#term-{term.id}": term.spellings for term in glossary.terms}
     titles = {entry["location"]: _plain(entry["title"]) for entry in entries}
     for entry in entries:
         location, title, text = entry["location"], *map(_plain, (entry["title"], entry["text"]))
@@ -151,7 +155,7 @@ def sections(
         place = f"{topic} · {mode}" if topic and mode else ""
         of_page = titles.get(page, title)
         above = " ".join([of_page if anchor else "", topic, figure])
-        leads = known.leads.get(location, ())
+        leads = glossary.file.leads.get(location, ())
         fields = {
             "title": _all(title),
             "title_synonyms": synonyms.of(title),
@@ -161,7 +165,7 @@ def sections(
             "above": _all(above) + synonyms.of(above),
         }
         weighed = [(lead, LEAD) for lead in leads]
-        for spelling in known.names.get(location, ()):
+        for spelling in named.get(location, ()):
             weighed += [(spelling, NAME), *((f"{asks} {spelling}", LEAD) for asks in ASKS)]
         shown = [location, title, text, kind, of_page, place]
         yield Section(shown, fields, entry.get("boost", 1.0) ** KIND, weighed)

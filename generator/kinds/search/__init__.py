@@ -1,0 +1,1 @@
+"""The search: its index, and what finds in it."""

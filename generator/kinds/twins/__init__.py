@@ -1,0 +1,1 @@
+"""Each page as Markdown, beside the page, for programs that read."""
