@@ -4,7 +4,7 @@ import gzip
 import json
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
@@ -67,6 +67,14 @@ def test_every_page_is_reached_by_links_from_home(built_site, readings):
         links = (_target(page, link)[0] for link in filter(_inside, readings[page].links))
         waiting += [target for target in links if target in readings]
     assert reached == set(readings)
+
+
+def test_no_two_pages_have_one_title(readings):
+    titles = defaultdict(list)
+    for page in readings:
+        title = re.search(r"<title>(.*?)</title>", page.read_text(encoding="utf-8"))[1]
+        titles[title].append(page.name)
+    assert {title: names for title, names in titles.items() if len(names) > 1} == {}
 
 
 def test_every_value_opens_to_its_provenance(readings):
