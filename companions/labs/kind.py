@@ -1,6 +1,6 @@
 """Labs: their command, their files, the pages that set them, and the experiment that grades."""
 
-from proofbook.runners.system.kinds import Kind, PageKind
+from proofbook.runners.system.kinds import Fence, Kind, PageKind
 
 KIND = Kind(
     commands={"lab": ".command"},
@@ -18,6 +18,7 @@ KIND = Kind(
     reads=".in_book:labs",
     sheets=".pages:sheets",
     pages={"lab": PageKind(".pages:lab", 0.5, names_machines=False, label="Lab", is_listed=True)},
+    fences={"labs": Fence(".words:LabList", ".pages:listed")},
     mistakes=".in_book:mistakes",
     slots={"steps.lab": ".pages:steps", "class": ".pages:for_a_class"},
 )

@@ -54,6 +54,13 @@ class WrongFile(Written):
     """by name, in the order of the page."""
 
 
+class LabList(Written):
+    """A fence `labs` of a page by hand: all labs of a kind, topic by topic."""
+
+    kind: Literal["write", "repair"]
+    """whether a program is written or repaired in them."""
+
+
 class LabFile(Written):
     """content/topics/<topic>/labs/<lab>/lab.yml."""
 

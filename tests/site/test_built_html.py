@@ -69,6 +69,17 @@ def test_every_page_is_reached_by_links_from_home(built_site, readings):
     assert reached == set(readings)
 
 
+@pytest.mark.parametrize(
+    ("lists", "pattern"), [("labs", "topics/*/lab-*.html"), ("teach", "topics/*/index.html")]
+)
+def test_a_page_that_lists_labs_or_topics_names_all(built_site, readings, lists, pattern):
+    page = (built_site / f"{lists}.html").resolve()
+    linked = {_target(page, link)[0] for link in filter(_inside, readings[page].links)}
+    listed = {path.resolve() for path in built_site.glob(pattern)}
+    assert listed
+    assert listed <= linked
+
+
 def test_no_two_pages_have_one_title(readings):
     titles = defaultdict(list)
     for page in readings:
