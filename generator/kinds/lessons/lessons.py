@@ -8,6 +8,7 @@ from proofbook.generator.content.exhibit import ExplainedProgram, Listing
 from proofbook.generator.content.lesson import Mode
 from proofbook.generator.kinds.lessons import parts
 from proofbook.generator.kinds.lessons import words as files
+from proofbook.generator.kinds.lessons.sheets import CHEAT_SHEET
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements import programs
 from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold
@@ -197,3 +198,22 @@ def summary(draft: Draft) -> Parts:
     yield draft.heading(2, "Laws, and what runs measured")
     laws = claims.verdict_rows(topic.file.key_laws, folio)
     yield claims.judged_table(laws, has_formula=True)
+    link = '<a href="{}">The laws of all topics, on two sheets</a>'
+    yield Aside(Markup(link).format(f"{folio.root}{CHEAT_SHEET}.html"), "pb-meta pb-opens")
+
+
+def cheat_sheet(draft: Draft) -> Parts:
+    """The laws of each topic with their formulas, and what the letters stand for."""
+    folio = draft.folio
+    yield Block([draft.prose(draft.sheet.about)], "pb-lede pb-summary")
+    link = Markup('<a href="topics/{}/summary.html">Summary of this topic</a>')
+    for topic in folio.book.topics:
+        if topic.file.key_laws:
+            yield draft.heading(2, folio.in_link.line(topic.file.title))
+            yield from (Block([text]) for text in draft.texts(topic.file.symbols))
+            laws = [
+                claims.verdict_row(name, folio, always_sides=False) for name in topic.file.key_laws
+            ]
+            rows = [[law.says, law.formula or "–", law.link] for law in laws]
+            yield Table(["Law", "Formula", "Verdict"], rows, is_found=False, is_headed=False)
+            yield Aside(link.format(topic.id), "pb-meta pb-opens")

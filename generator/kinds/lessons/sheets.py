@@ -1,4 +1,4 @@
-"""The pages of lessons, those of the chain of Deep, and the summary of each topic."""
+"""The pages of lessons, those of the chain of Deep, the summary of each topic, the cheat sheet."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -8,6 +8,8 @@ from proofbook.generator.kinds.lessons.chain import chain
 from proofbook.generator.kinds.lessons.words import DeepFile
 from proofbook.generator.pages.sheets import Sheet
 from proofbook.runners.system.kinds import page_kind
+
+CHEAT_SHEET = "cheat-sheet"  # its path, without an ending
 
 
 def sheets(book: Book) -> Iterator[Sheet]:
@@ -21,6 +23,9 @@ def sheets(book: Book) -> Iterator[Sheet]:
             )
             path = f"topics/{topic.id}/summary.md"
             yield Sheet(path, "summary", title, topic.file.summary, written, topic=topic)
+    if any(topic.file.key_laws for topic in book.topics):
+        about = "The laws of all topics with their formulas and letters, to print on two sheets."
+        yield Sheet(f"{CHEAT_SHEET}.md", "sheet", "Cheat sheet", about)
 
 
 def _lessons(topic: Topic) -> Iterator[Sheet]:
