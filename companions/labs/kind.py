@@ -1,6 +1,6 @@
 """Labs: their command, their files, the pages that set them, and the experiment that grades."""
 
-from proofbook.runners.system.kinds import Kind, PageKind
+from proofbook.runners.system.kinds import Fence, Kind, PageKind
 
 KIND = Kind(
     commands={"lab": ".command"},
@@ -22,5 +22,6 @@ KIND = Kind(
         ".words:LabFile": ".words:mistakes",
         ".words:WrongFile": ".words:wrong_mistakes",
     },
+    fences={"labs": Fence(".words:LabList", ".pages:listed")},
     slots={"steps.lab": ".pages:steps", "class": ".pages:for_a_class"},
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from markupsafe import Markup, escape
 
 from proofbook.companions.labs.shelf import EVERYWHERE, LENT
-from proofbook.companions.labs.words import LabFile, Labs
+from proofbook.companions.labs.words import LabFile, LabList, Labs
 from proofbook.generator.content.book import Book, Topic
 from proofbook.generator.content.documents import Document
 from proofbook.generator.content.exhibit import Listing
@@ -78,6 +78,21 @@ def sheets(book: Book) -> Iterator[Sheet]:
         for name, lab in book.part(Labs).of(topic.id).items():
             path, model = f"topics/{topic.id}/lab-{name}.md", lab.model
             yield Sheet(path, "lab", model.title, model.task, lab.source.file, topic=topic, of=name)
+
+
+def listed(fence: LabList, _: int, draft: Draft) -> Iterator[Element]:
+    """A row for each lab of a kind, with its topic."""
+    folio, link = draft.folio, Markup('<a href="{}topics/{}/lab-{}.html">{}</a>')
+    rows = [
+        [
+            link.format(folio.root, topic.id, name, folio.in_link.line(lab.model.title)),
+            folio.line(topic.file.title),
+        ]
+        for topic in folio.book.topics
+        for name, lab in folio.book.part(Labs).of(topic.id).items()
+        if lab.model.kind == fence.kind
+    ]
+    yield Table(["Lab", "Topic"], rows)
 
 
 def steps(topic: Topic, folio: Folio, minutes: Mapping[str, int]) -> Iterator[Step]:

@@ -57,6 +57,13 @@ class WrongFile(words.Written):
     """by name, in the order of the page."""
 
 
+class LabList(words.Written):
+    """A fence `labs` of a page by hand: all labs of a kind, topic by topic."""
+
+    kind: Literal["write", "repair"]
+    """whether a program is written or repaired in them."""
+
+
 class LabFile(words.Written):
     """content/topics/<topic>/labs/<lab>/lab.yml."""
 

@@ -45,7 +45,8 @@ _STRAY = tuple((re.compile(form), wrong, instead) for form, wrong, instead in (
 ))  # fmt: skip
 _UNIT_PRINTED = "a value prints the one that its inputs give it"
 _UNSPELLED = "compute it in {{ … }} or say it without a number"
-_FENCES = "|".join(["listing", "quiz", *(word for kind in kinds() for word in kind.fences)])
+_WORDS = ["listing", *(word for kind in kinds() for word in kind.fences)]
+_FENCES = "|".join(_WORDS)
 OWN_FENCE = re.compile(  # of a page by hand
     rf"^```({_FENCES})\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE
 )
@@ -181,7 +182,7 @@ def _fences(text: str, mark: str) -> Iterator[Fault]:
         info = fence.lstrip("`~").strip()
         if fence.startswith(("```", "~~~")) and info not in _INFOS and "`" not in info:
             write = "``` alone, or ```python, ```diff, ```sh or ```text"
-            if mark == "page" and (kind := meant(info, ("listing", "quiz", "verified"))):
+            if mark == "page" and (kind := meant(info, _WORDS)):
                 write = f"```{kind}, and ``` below it, each at the beginning of a line"
             yield Fault(start + line.index(fence), f"fence {fence!r}; write {write}")
         start += len(line) + 1

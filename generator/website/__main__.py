@@ -33,6 +33,10 @@ SOURCES = ("content", "generator", "runners", "companions", "mkdocs.yml", ".venv
 PAGES = SITE / "pages"
 BOOK = SITE / "book"
 DATES = "SOURCE_DATE_EPOCH"  # of what a build writes, as other tools know it
+NO_ADDRESS = (
+    "proofbook: without its address the book has no sitemap, canonical links or pictures of shared "
+    "links; give it as in make publish SITE_URL=https://example.org/book/"
+)
 SURPRISED = 1  # the exit code of what went on to its end; a higher one stopped there
 RED, PLAIN = "\033[31m", "\033[0m"
 
@@ -111,6 +115,8 @@ def _publish(options: argparse.Namespace) -> int:
     settings = _committed() | {"_PROOFBOOK_SITE_URL": options.address}
     if not os.environ.get(DATES) and (committed_at := _committed_at()):
         settings[DATES] = committed_at
+    if not options.address:
+        print(NO_ADDRESS, file=sys.stderr)
     built = _called(["mkdocs", "build", "--strict", "--site-dir", str(BOOK)], settings)
     if not built:
         # What it imports, `serve` need not wait for.

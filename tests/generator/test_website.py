@@ -81,6 +81,14 @@ def test_a_second_call_builds_only_where_something_has_changed(commands, change)
     assert commands["calls"].count("mkdocs") == before + 1
 
 
+@pytest.mark.parametrize("address", ["", "https://example.org/"])
+def test_publishing_without_an_address_says_in_one_line_how_to_give_it(commands, capsys, address):
+    commands["mkdocs"] = 1  # no zip follows
+    website.main(["publish", "--address", address])
+    said = capsys.readouterr().err.splitlines()
+    assert ["make publish SITE_URL=" in line for line in said] == ([] if address else [True])
+
+
 def test_a_reader_finds_a_whole_book_at_any_moment(tmp_path):
     place, wrong, is_over = tmp_path / "html", [], threading.Event()
 

@@ -4,7 +4,7 @@ import gzip
 import json
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
@@ -67,6 +67,25 @@ def test_every_page_is_reached_by_links_from_home(built_site, readings):
         links = (_target(page, link)[0] for link in filter(_inside, readings[page].links))
         waiting += [target for target in links if target in readings]
     assert reached == set(readings)
+
+
+@pytest.mark.parametrize(
+    ("lists", "pattern"), [("labs", "topics/*/lab-*.html"), ("teach", "topics/*/index.html")]
+)
+def test_a_page_that_lists_labs_or_topics_names_all(built_site, readings, lists, pattern):
+    page = (built_site / f"{lists}.html").resolve()
+    linked = {_target(page, link)[0] for link in filter(_inside, readings[page].links)}
+    listed = {path.resolve() for path in built_site.glob(pattern)}
+    assert listed
+    assert listed <= linked
+
+
+def test_no_two_pages_have_one_title(readings):
+    titles = defaultdict(list)
+    for page in readings:
+        title = re.search(r"<title>(.*?)</title>", page.read_text(encoding="utf-8"))[1]
+        titles[title].append(page.name)
+    assert {title: names for title, names in titles.items() if len(names) > 1} == {}
 
 
 def test_every_value_opens_to_its_provenance(readings):

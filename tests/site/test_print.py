@@ -45,6 +45,15 @@ def test_a_summary_takes_exactly_one_sheet(built_site, open_page, topic):
         assert text.count("holds") >= 4  # the verdicts of its laws
 
 
+def test_the_cheat_sheet_takes_two_sheets(built_site, open_page):
+    page = open_page(built_site / "cheat-sheet.html")
+    titles = page.locator("h2").all_text_contents()
+    for name in SIZES_OF:
+        first, second = (squeezed(one.extract_text()) for one in printed(page, name))
+        assert [one for one in titles if squeezed(one) not in first + second] == []
+        assert first.count("holds") + second.count("holds") >= len(titles)
+
+
 def _text(sheets):
     """What stands on paper, as one text without spaces."""
     return squeezed(" ".join(sheet.extract_text() for sheet in sheets))

@@ -1,6 +1,6 @@
 """Where reading begins: home, the path, and the page of each topic."""
 
-from proofbook.runners.system.kinds import Kind, PageKind
+from proofbook.runners.system.kinds import Fence, Kind, PageKind
 
 KIND = Kind(
     sheets=".pages:sheets",
@@ -10,6 +10,7 @@ KIND = Kind(
         "topics": PageKind(".pages:topics", 0.3),
         "topic": PageKind(".pages:topic", 0.2),
     },
+    fences={"topics": Fence(".words:TopicList", ".pages:listed")},
     scripts={"proofbook": "Begin TopicCards WayList", "home": "Begin"},
     styles={"home": "Begin", "indexes": "TopicCards WayList"},
     spoken={"home": "home"},

@@ -6,9 +6,11 @@ from markupsafe import Markup, escape
 
 from proofbook.generator.content.book import Book, Topic
 from proofbook.generator.content.topic import Survivor
+from proofbook.generator.kinds.home.words import TopicList
 from proofbook.generator.kinds.lessons import ways
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Aside, Block, Element, Made
+from proofbook.generator.pages.elements.tables import Table
 from proofbook.generator.pages.sheets import HOME, Sheet
 from proofbook.generator.pages.way import Groups, Step
 from proofbook.generator.printing.folio import Folio
@@ -124,6 +126,24 @@ def _card(
     total = sum(step.minutes for step in ways.in_order(groups))
     card = Step(topic.id, titles[topic.id], folio.line(says), items=marks, minutes=total)
     return card, [titles[name] for name in topic.file.requires], groups
+
+
+def listed(fence: TopicList, _: int, draft: Draft) -> Iterator[Element]:
+    """A row for each topic, with the topics that it requires."""
+    folio, link = draft.folio, Markup('<a href="{}topics/{}/index.html">{}</a>')
+    links = {
+        topic.id: link.format(folio.root, topic.id, folio.in_link.line(topic.file.title))
+        for topic in folio.book.topics
+    }
+    rows = [
+        [
+            links[topic.id],
+            Markup("<code>{}</code>").format(topic.id),
+            Markup(", ").join(links[name] for name in topic.file.requires) or "–",
+        ]
+        for topic in folio.book.topics
+    ]
+    yield Table(["Topic", fence.names, "Requires"], rows)
 
 
 # --- a topic

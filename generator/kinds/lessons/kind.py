@@ -29,6 +29,7 @@ KIND = Kind(
         "challenge": _LESSON._replace(compose=".lessons:challenge", boost=0.6),
         "experiment": _LESSON._replace(compose=".lessons:experiment"),
         "summary": PageKind(".lessons:summary", 0.1, keeps_progress=False),
+        "sheet": PageKind(".lessons:cheat_sheet", 0.1, keeps_progress=False, is_timed=False),
     },
-    styles={"summary": "summary"},
+    styles={"summary": "summary sheet"},
 )

@@ -35,6 +35,9 @@ def reveal(summary: str, after: str, content: Iterable[Element | Markup], css: s
     return Fold(Markup(summary), list(content), f"pb-reveal{css}", after)
 
 
+CHEAT_SHEET = "cheat-sheet"  # its path, without an ending
+
+
 def sheets(book: Book) -> Iterator[Sheet]:
     """The pages of lessons, those of the chain of Deep, and the summary of each topic."""
     for topic in book.topics:
@@ -43,6 +46,9 @@ def sheets(book: Book) -> Iterator[Sheet]:
             path, written = f"topics/{topic.id}/summary.md", f"content/topics/{topic.id}/topic.yml"
             title = f"Summary of “{topic.file.title}”"
             yield Sheet(path, "summary", title, topic.file.summary, written, topic=topic)
+    if any(topic.file.key_laws for topic in book.topics):
+        about = "The laws of all topics with their formulas and letters, to print on two sheets."
+        yield Sheet(f"{CHEAT_SHEET}.md", "sheet", "Cheat sheet", about)
 
 
 def _lessons(topic: Topic) -> Iterator[Sheet]:
@@ -223,3 +229,22 @@ def summary(draft: Draft) -> Parts:
     yield draft.heading(2, "Laws, and what runs measured")
     laws = claims.verdict_rows(topic.file.key_laws, folio)
     yield claims.judged_table(laws, has_formula=True)
+    link = '<a href="{}">The laws of all topics, on two sheets</a>'
+    yield Aside(Markup(link).format(f"{folio.root}{CHEAT_SHEET}.html"), "pb-meta pb-opens")
+
+
+def cheat_sheet(draft: Draft) -> Parts:
+    """The laws of each topic with their formulas, and what the letters stand for."""
+    folio = draft.folio
+    yield Block([draft.prose(draft.sheet.about)], "pb-lede pb-summary")
+    link = Markup('<a href="topics/{}/summary.html">Summary of this topic</a>')
+    for topic in folio.book.topics:
+        if topic.file.key_laws:
+            yield draft.heading(2, folio.in_link.line(topic.file.title))
+            yield from (Block([text]) for text in draft.texts(topic.file.symbols))
+            laws = [
+                claims.verdict_row(name, folio, always_sides=False) for name in topic.file.key_laws
+            ]
+            rows = [[law.says, law.formula or "–", law.link] for law in laws]
+            yield Table(["Law", "Formula", "Verdict"], rows, is_found=False, is_headed=False)
+            yield Aside(link.format(topic.id), "pb-meta pb-opens")
