@@ -24,6 +24,7 @@ from proofbook.generator.kinds.figures.picture import (
 )
 from proofbook.generator.kinds.figures.play.bar_views import memory, sent
 from proofbook.generator.kinds.figures.play.grid_views import block, cells, ring
+from proofbook.generator.kinds.figures.play.mesh_view import mesh
 from proofbook.generator.kinds.figures.play.states import Control, PlayState, states
 from proofbook.generator.kinds.figures.play.step_views import (
     arrivals,
@@ -39,7 +40,7 @@ from proofbook.generator.values.value import Value
 VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], Iterator[DrawnState]]] = {
     "memory": memory, "sent": sent, "loss": loss, "schedule": schedule,
     "chunks": ring, "overlap": overlap, "units": unit_steps, "block": block,
-    "arrivals": arrivals, "turns": turns, "cells": cells,
+    "arrivals": arrivals, "turns": turns, "cells": cells, "mesh": mesh,
 }  # fmt: skip
 FOLDER = "assets/figures"
 NOTHING = Markup("–")  # of a part that this run does not have
@@ -60,7 +61,7 @@ def play(figure: Figure, folio: Folio) -> Picture:
         _state_markup(figure, state, views, folio)
         for state, views in zip(all_states, by_state, strict=True)
     ]
-    task = folio.line(written.task)
+    task = folio.line(written.task or "")
     script = packed(figure.id, [state.at for state in all_states], drawn, folio)
     runs = [labelled.path for state in all_states for labelled in state.runs]
     facts = {run: [folio.evidence.value(fact.value, run) for fact in written.facts] for run in runs}

@@ -5,9 +5,10 @@ Where a run belongs follows from what each control reads of it, so no author can
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from proofbook.generator.content.errors import nearest
-from proofbook.generator.content.exhibit import Figure, Play, PlayControl, View
+from proofbook.generator.content.exhibit import Figure, MeshAxis, Play, PlayControl, View
 from proofbook.generator.content.yaml_source import Mistake, Path
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
@@ -136,6 +137,7 @@ def faults(figure: Figure, evidence: Evidence) -> Iterator[Mistake]:
             yield ("play",), f"{path} is the same state as {paths_by_state[at]}: {options}"
         paths_by_state.setdefault(at, path)
     yield from _unread_words(figure, play, evidence)
+    yield from _faults_of_meshes(figure, play, evidence)
 
 
 def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[Mistake]:
@@ -170,10 +172,51 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[Mistak
         if any(row.fact not in facts for facts in of_ranks):
             message = f"{path} reports no {row.fact!r}{nearest(row.fact, of_ranks[0])}"
             yield ("play", "cells", position, "fact"), message
+    read |= _read_of_axes(play, path, evidence)
     for at, expression in read.items():
         evaluated = evidence.evaluate(expression, path) if expression else None
         if evaluated and (problem := evidence.why_unprintable(evaluated)):
             yield at, f"for {path}: {expression}: {problem}"
+
+
+def num_ranks(size: int | str, path: str, evidence: Evidence) -> int:
+    """A size of a mesh, of an axis or of a node, in the run at `path`; 0 if it is no count."""
+    read = size if isinstance(size, int) else evidence.evaluate(size, path).result
+    number = read.number if isinstance(read, Value) else read
+    return number if isinstance(number, int) else 0
+
+
+def divides(axis: MeshAxis, path: str, evidence: Evidence) -> bool:
+    """Whether an axis has several ranks in the run at `path`: those of another pass nothing."""
+    return num_ranks(axis.size, path, evidence) > 1
+
+
+def _read_of_axes(play: Play, path: str, evidence: Evidence) -> dict[Path, str | None]:
+    return {
+        ("play", "meshes", place, "axes", position, key): getattr(axis, key)
+        for place, mesh in enumerate(play.meshes)
+        for position, axis in enumerate(mesh.axes)
+        if divides(axis, path, evidence)
+        for key in ("passes", "takes")
+    }
+
+
+def _faults_of_meshes(figure: Figure, play: Play, evidence: Evidence) -> Iterator[Mistake]:
+    """Meshes that have other ranks than a run, leave a part of a node, or exchange nothing."""
+    runs = {path: run for path in figure.runs if (run := evidence.book.run(path))}
+    strategies = sorted({run.strategy for run in runs.values()})
+    for place, mesh in enumerate(play.meshes):
+        at = "play", "meshes", place
+        if mesh.exchanged and (mesh.exchanged not in strategies or len(mesh.axes) < 2):
+            known = " and ".join(strategies)
+            yield (*at, "exchanged"), f"give a strategy of the runs, {known}, and two axes"
+        for path, run in runs.items():
+            sizes = [num_ranks(axis.size, path, evidence) for axis in mesh.axes]
+            node, shape = num_ranks(mesh.node, path, evidence), " × ".join(map(str, sizes))
+            if prod(sizes) != run.world_size:
+                yield (*at, "axes"), f"{path} has {run.world_size} ranks, and these axes {shape}"
+            elif node < 1 or run.world_size % node:
+                yield (*at, "node"), f"{path} has {run.world_size} ranks, and a node {node}"
 
 
 def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> list[str]:
