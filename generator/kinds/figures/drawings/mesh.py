@@ -30,7 +30,7 @@ class Strip:
     words: Sequence[str]
     groups: Sequence[Sequence[int]]
     place: int = 0
-    passes: str = ""  # on each arrow that is long enough, or else among the words
+    passes: str = ""  # on the arrow of each pair if that is long enough, or else among the words
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def _panel(drawing: Drawing, panel: MeshPanel, y: float, layout: PageWidth) -> f
         called = f"node {number}" if text_width(f"node {number}") <= wide else str(number)
         drawing.word(start + wide / 2, y + LINE / 2, called, "soft", "middle")
     y = _frames(drawing, spans, y + LINE, HIGH + 2 * EDGE)
-    wide = min(each - 4, 64)
+    wide = min(each - 8, 64)
     is_named = text_width(f"rank {num}") <= wide - 4
     for rank, (middle, said) in enumerate(zip(middles, panel.ranks, strict=True)):
         drawing.box(middle - wide / 2, y - HIGH - EDGE, wide, HIGH, "hollow", radius=3, say=said)
@@ -93,7 +93,8 @@ def _strip(
     """Draw the groups of an axis, those that overlap below each other; return the y below."""
     wide = min(middles[1] - middles[0] - 4, 30)
     first, second = strip.groups[0][:2]
-    is_on = middles[second] - middles[first] - wide >= text_width(strip.passes) + 4 * LEAST
+    room = middles[second] - middles[first] - wide - text_width(strip.passes)
+    is_on = len(strip.groups[0]) == 2 and room >= 3 * LEAST
     tracks = _tracks(strip.groups)
     words = [*([] if is_on else [strip.passes]), *strip.words]
     height = TRACK * len(tracks) + 2 * EDGE - (TRACK - HIGH)
@@ -109,11 +110,11 @@ def _strip(
         height = max(height, LINE * (len(beside) + 1))
     below = _frames(drawing, spans, y, height)
     top = y + (height - TRACK * len(tracks) + (TRACK - HIGH)) / 2
+    look = LOOKS[strip.place % len(LOOKS)]
     for number, groups in enumerate(tracks):
         for group in groups:
-            passes = strip.passes if is_on else ""
-            places = [middles[rank] for rank in group]
-            _group(drawing, group, places, top + number * TRACK, wide, LOOKS[strip.place], passes)
+            places, passes = [middles[rank] for rank in group], strip.passes if is_on else ""
+            _group(drawing, group, places, top + number * TRACK, wide, look, passes)
     return below
 
 

@@ -21,11 +21,15 @@ def mesh(states: Sequence[PlayState], figure: Figure, folio: Folio) -> Iterator[
     assert figure.play is not None
     for state in states:
         of = state.runs[0]
-        panels = [_panel(written, of, folio) for written in figure.play.meshes]
+        panels = list[MeshPanel]()
+        for written in figure.play.meshes:
+            num = sum(len(panel.strips) for panel in panels)
+            panels.append(_panel(written, of, num, folio))
         says = " ".join(_in_words(panel, folio) for panel in panels)
         axes = [axis for one in figure.play.meshes for axis in one.axes]
         cells = _cells([axis for axis in axes if divides(axis, of.path, folio.evidence)], of, folio)
-        yield DrawnState(partial(meshes, panels), says, {of.path: cells})
+        title = "" if any(axis.passes for axis in axes) else "ranks"
+        yield DrawnState(partial(meshes, panels), says, {of.path: cells}, title)
 
 
 def groups(sizes: Sequence[int], axis: int) -> list[list[int]]:
@@ -35,8 +39,11 @@ def groups(sizes: Sequence[int], axis: int) -> list[list[int]]:
     return [[first + stride * step for step in range(size)] for first in firsts]
 
 
-def _panel(written: Mesh, of: LabelledRun, folio: Folio) -> MeshPanel:
-    """A mesh of a run, its strips in the written order wherever the axes lie."""
+def _panel(written: Mesh, of: LabelledRun, before: int, folio: Folio) -> MeshPanel:
+    """A mesh of a run, its strips in the written order wherever the axes lie; `before` are others.
+
+    Each strip of a figure has another look.
+    """
     axes = list(written.axes)
     if of.run.strategy == written.exchanged:
         axes[-2:] = axes[-1], axes[-2]
@@ -55,7 +62,7 @@ def _panel(written: Mesh, of: LabelledRun, folio: Folio) -> MeshPanel:
     ]
     strips = [
         _strip(axis, num, groups(sizes, axes.index(axis)), node, of, folio)
-        for num, axis in enumerate(reversed(written.axes))
+        for num, axis in enumerate(reversed(written.axes), before)
         if divides(axis, of.path, folio.evidence)
     ]
     title = plain_line(written.title or "", folio)
@@ -81,11 +88,11 @@ def _in_words(panel: MeshPanel, folio: Folio) -> str:
     words = folio.ui["play"]["mesh"]
     along = []
     for strip in panel.strips:
-        of_ranks = "; ".join(", ".join(map(str, group)) for group in strip.groups)
+        of_ranks = " and ".join(f"ranks {', '.join(map(str, group))}" for group in strip.groups)
         where, *others = strip.words
         said = [words["along"].format(axis=strip.name, where=where, groups=of_ranks), *others]
         said += [words["passes"].format(size=strip.passes)] if strip.passes else []
-        along.append(". ".join(said))
+        along.append("; ".join(said))
     num, size = len(panel.ranks) // panel.node, panel.node
     nodes, of_size = (f"{n} {w}{'' if n == 1 else 's'}" for n, w in ((num, "node"), (size, "rank")))
     said_nodes = words["says"].format(nodes=nodes, size=of_size, axes=". ".join(along))

@@ -172,7 +172,7 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[Mistak
         if any(row.fact not in facts for facts in of_ranks):
             message = f"{path} reports no {row.fact!r}{nearest(row.fact, of_ranks[0])}"
             yield ("play", "cells", position, "fact"), message
-    read |= _read_of_axes(play, path, evidence)
+    read |= dict(_read_of_meshes(play, path, evidence))
     for at, expression in read.items():
         evaluated = evidence.evaluate(expression, path) if expression else None
         if evaluated and (problem := evidence.why_unprintable(evaluated)):
@@ -191,14 +191,16 @@ def divides(axis: MeshAxis, path: str, evidence: Evidence) -> bool:
     return num_ranks(axis.size, path, evidence) > 1
 
 
-def _read_of_axes(play: Play, path: str, evidence: Evidence) -> dict[Path, str | None]:
-    return {
-        ("play", "meshes", place, "axes", position, key): getattr(axis, key)
-        for place, mesh in enumerate(play.meshes)
-        for position, axis in enumerate(mesh.axes)
-        if divides(axis, path, evidence)
-        for key in ("passes", "takes")
-    }
+def _read_of_meshes(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[Path, str | None]]:
+    """The expressions of meshes that a run is drawn from, with their places."""
+    for place, mesh in enumerate(play.meshes):
+        at = "play", "meshes", place
+        yield (*at, "node"), mesh.node if isinstance(mesh.node, str) else None
+        for position, axis in enumerate(mesh.axes):
+            yield (*at, "axes", position, "size"), axis.size if isinstance(axis.size, str) else None
+            if divides(axis, path, evidence):
+                yield (*at, "axes", position, "passes"), axis.passes
+                yield (*at, "axes", position, "takes"), axis.takes
 
 
 def _faults_of_meshes(figure: Figure, play: Play, evidence: Evidence) -> Iterator[Mistake]:
