@@ -75,16 +75,8 @@ class MeshAxis(Written):
     size: int | PerRun
     passes: PerRun | None = None
     """an expression over `run`: the bytes that a rank passes along it."""
-    term: Line | None = None
-    """what a formula has for it, as `L S / B`; needs `takes:`."""
-    takes: PerRun | None = None
-    """an expression over `run`: what that term is."""
-
-    @model_validator(mode="after")
-    def _term_has_its_value(self) -> Self:
-        if (self.term is None) != (self.takes is None):
-            raise ValueError("give both or neither: term: and takes:")
-        return self
+    term: PlayFact | None = None
+    """what a formula has for it, as `L S / B`."""
 
 
 class Mesh(Written):
@@ -119,7 +111,6 @@ class Play(Written):
     """What readers change in a figure of kind `play`, and what each state shows of its runs."""
 
     task: Line | None = None
-    """none where there is nothing to choose or play."""
     controls: list[PlayControl] = []
     """what readers choose; a state of the figure is one option of each."""
     beside: PlayControl | None = None

@@ -93,11 +93,10 @@ def meshes(outer, inner, node=2, **more):
         ({"shows": ["units"]}, "units has no rule for sharding.ddp_1, a run of 'ddp'"),
         ({"runs": ["listings.tensor_smallest"], "shows": ["cells"],
           "cells": [{"label": "A", "fact": "sum", "told": "B"}]}, "reports no 'sum'; "),
-        ({"runs": ["hybrid.hsdp"], **meshes(3, 2)}, "has 4 ranks, and these axes 3 × 2"),
-        ({"runs": ["hybrid.hsdp"], **meshes("run.settings.num_shards", 2, node=3)}, "and a node 3"),
-        ({"runs": ["hybrid.hsdp"], **meshes(2, 2, exchanged="ddp")},
-         "give a strategy of the runs, composed,"),
-        ({"runs": ["hybrid.hsdp"], **meshes(2, "run.settings.nothing")}, "no entry 'nothing'"),
+        ({"runs": ["hybrid.hsdp"], **meshes(3, 2)}, "has 4 ranks: not 3 × 2 on nodes of 2"),
+        ({"runs": ["hybrid.hsdp"], **meshes("run.world_size / 2", 2, node=3)}, "2 on nodes of 3"),
+        ({"runs": ["hybrid.hsdp"], **meshes(2, 2, exchanged="ddp")}, "no run of the figure has"),
+        ({"runs": ["hybrid.hsdp"], **meshes(2, "run.settings.none")}, "not 2 × run.settings.none"),
     ],
 )  # fmt: skip
 def test_a_figure_whose_states_cannot_be_told_apart_or_read_is_refused(evidence, changes, said):
@@ -380,12 +379,15 @@ def test_the_last_axis_is_drawn_within_nodes_and_leaves_them_when_the_axes_are_e
     _, found = states(figure, folio)
     assert [state.runs[0].run.strategy for state in found] == ["tensor_within", "tensor_between"]
     near, far = frame.mesh(found, figure, folio)
-    assert "tensor ranks, within a node: ranks 0, 1 and ranks 2, 3;" in near.says
-    assert "replicas, between nodes: ranks 0, 2 and ranks 1, 3;" in near.says
-    assert "tensor ranks, between nodes: ranks 0, 2 and ranks 1, 3;" in far.says
+    assert "Along tensor ranks: ranks 0, 1 and ranks 2, 3; within a node;" in near.says
+    assert "Along replicas: ranks 0, 2 and ranks 1, 3; between nodes;" in near.says
+    assert "Along tensor ranks: ranks 0, 2 and ranks 1, 3; between nodes;" in far.says
     of = recorded("axis_links.tensor_between")["settings"]
     seconds = of["num_layers"] * of["activation_bytes"] * 8 / of["node_bits_per_second"]
-    assert f"L S / B = {1000 * seconds:.0f}\xa0ms; a rank passes 2.00\xa0MiB" in far.says
+    assert (
+        f"L\xa0S\xa0/\xa0B\xa0=\xa0{1000 * seconds:.0f}\xa0ms; a rank passes 2.00\xa0MiB"
+        in far.says
+    )
 
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])

@@ -5,10 +5,10 @@ Where a run belongs follows from what each control reads of it, so no author can
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 from proofbook.generator.content.errors import nearest
-from proofbook.generator.content.exhibit import Figure, MeshAxis, Play, PlayControl, View
+from proofbook.generator.content.exhibit import Figure, Play, PlayControl, View
 from proofbook.generator.content.yaml_source import Mistake, Path
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
@@ -181,44 +181,34 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[Mistak
 
 def num_ranks(size: int | str, path: str, evidence: Evidence) -> int:
     """A size of a mesh, of an axis or of a node, in the run at `path`; 0 if it is no count."""
-    read = size if isinstance(size, int) else evidence.evaluate(size, path).result
-    number = read.number if isinstance(read, Value) else read
+    value = evidence.evaluate(size, path).result if isinstance(size, str) else size
+    number = value.number if isinstance(value, Value) else value
     return number if isinstance(number, int) else 0
 
 
-def divides(axis: MeshAxis, path: str, evidence: Evidence) -> bool:
-    """Whether an axis has several ranks in the run at `path`: those of another pass nothing."""
-    return num_ranks(axis.size, path, evidence) > 1
-
-
 def _read_of_meshes(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[Path, str | None]]:
-    """The expressions of meshes that a run is drawn from, with their places."""
+    """What axes pass and take; an axis of one rank does neither."""
     for place, mesh in enumerate(play.meshes):
-        at = "play", "meshes", place
-        yield (*at, "node"), mesh.node if isinstance(mesh.node, str) else None
         for position, axis in enumerate(mesh.axes):
-            yield (*at, "axes", position, "size"), axis.size if isinstance(axis.size, str) else None
-            if divides(axis, path, evidence):
-                yield (*at, "axes", position, "passes"), axis.passes
-                yield (*at, "axes", position, "takes"), axis.takes
+            if num_ranks(axis.size, path, evidence) > 1:
+                at = "play", "meshes", place, "axes", position
+                yield (*at, "passes"), axis.passes
+                yield (*at, "term", "value"), axis.term.value if axis.term else None
 
 
 def _faults_of_meshes(figure: Figure, play: Play, evidence: Evidence) -> Iterator[Mistake]:
     """Meshes that have other ranks than a run, leave a part of a node, or exchange nothing."""
     runs = {path: run for path in figure.runs if (run := evidence.book.run(path))}
-    strategies = sorted({run.strategy for run in runs.values()})
     for place, mesh in enumerate(play.meshes):
         at = "play", "meshes", place
-        if mesh.exchanged and (mesh.exchanged not in strategies or len(mesh.axes) < 2):
-            known = " and ".join(strategies)
-            yield (*at, "exchanged"), f"give a strategy of the runs, {known}, and two axes"
+        if mesh.exchanged and mesh.exchanged not in {run.strategy for run in runs.values()}:
+            yield (*at, "exchanged"), "no run of the figure has this strategy"
         for path, run in runs.items():
             sizes = [num_ranks(axis.size, path, evidence) for axis in mesh.axes]
-            node, shape = num_ranks(mesh.node, path, evidence), " × ".join(map(str, sizes))
-            if prod(sizes) != run.world_size:
-                yield (*at, "axes"), f"{path} has {run.world_size} ranks, and these axes {shape}"
-            elif node < 1 or run.world_size % node:
-                yield (*at, "node"), f"{path} has {run.world_size} ranks, and a node {node}"
+            node = num_ranks(mesh.node, path, evidence)
+            if prod(sizes) != run.world_size or run.world_size % (node or inf):
+                shape = " × ".join(str(axis.size) for axis in mesh.axes)
+                yield at, f"{path} has {run.world_size} ranks: not {shape} on nodes of {mesh.node}"
 
 
 def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> list[str]:
