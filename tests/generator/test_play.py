@@ -411,3 +411,32 @@ def test_every_rank_of_a_mesh_is_in_one_frame_and_an_arrow_leaves_it_only_betwee
         places = [float(x) for x in re.findall(r"[ML]([\d.]+),", arrow.attrib["d"])]
         within = any(start < min(places) < max(places) < stop for start, stop in frames)
         assert within is ("pb-series-d" not in arrow.attrib["class"])  # the pipeline's
+
+
+def test_a_player_opens_with_the_outline_of_every_cell_and_no_row_without_one(played, folio):
+    grids = [one for one in played.values() if {"cells", "block", "chunks"} & {*one.play.shows}]
+    drawings = [
+        ET.fromstring(str(state.draw(layout).svg("a", "T", "D", "c")))
+        for figure in grids
+        for view in figure.play.shows
+        if view in ("cells", "block", "chunks")
+        for state in frame.VIEWS[view](states(figure, folio)[1], figure, folio)
+        for layout in (WIDE, NARROW)
+    ]
+    for tree in drawings:
+        outlines, held = (set(map(at, tree.iterfind(path))) for path in ("rect", "g/rect"))
+        inside = {
+            outline: [box for box in held if box[2] == outline[2] and _is_in(box, outline)]
+            for outline in outlines
+        }
+        assert all(inside.values())
+        assert {box for boxes in inside.values() for box in boxes} == held
+    assert len(drawings) > 10
+
+
+def at(box):
+    return tuple(float(box.attrib[name]) for name in ("x", "width", "y", "height"))
+
+
+def _is_in(box, outline):
+    return outline[0] - 0.2 <= box[0] and box[0] + box[1] <= outline[0] + outline[1] + 0.2

@@ -42,8 +42,8 @@ def meshes(panels: Sequence[MeshPanel], layout: PageWidth) -> Drawing:
         places = [x + wide / panel.node * (n + 0.5) for x in frames for n in range(panel.node)]
         for node, start in enumerate(frames):
             first = node * panel.node
-            name = f"node {node}: ranks {first}–{first + panel.node - 1}"
-            name = name if text_width(name) <= wide else str(node)
+            named = f"node {node}: ranks {first}–{first + panel.node - 1}"
+            name = named if text_width(named) <= wide else str(node)
             drawing.word(start + wide / 2, y + LINE / 2, name, "soft", "middle")
         y += LINE
         for strip in panel.strips:
