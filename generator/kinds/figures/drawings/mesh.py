@@ -41,8 +41,7 @@ def meshes(panels: Sequence[MeshPanel], layout: PageWidth) -> Drawing:
         frames = [1 + (wide + APART) * node for node in range(panel.num_ranks // panel.node)]
         places = [x + wide / panel.node * (n + 0.5) for x in frames for n in range(panel.node)]
         for node, start in enumerate(frames):
-            first = node * panel.node
-            named = f"node {node}: ranks {first}–{first + panel.node - 1}"
+            named = f"node {node}: ranks {node * panel.node}–{(node + 1) * panel.node - 1}"
             name = named if text_width(named) <= wide else str(node)
             drawing.word(start + wide / 2, y + LINE / 2, name, "soft", "middle")
         y += LINE
