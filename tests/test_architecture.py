@@ -326,9 +326,12 @@ def _tags_in_patterns(path):
 
 def test_the_tables_of_scripts_and_styles_name_elements():
     """By a name that no element has, a page would not get what it needs."""
-    classes = {
-        node.name for path in _sources("generator", "companions")
-        for node in ast.walk(_tree(path)) if isinstance(node, ast.ClassDef)
+    nodes = [n for path in _sources("generator", "companions") for n in ast.walk(_tree(path))]
+    classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+    classes |= {
+        ast.literal_eval(node.args[0]) for node in nodes
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Made", "element.Made")
+        and isinstance(node.args[0], ast.Constant)
     }  # fmt: skip
     tables = [
         SCRIPTS,

@@ -5,10 +5,13 @@ Its folder is all that goes, with those of the kinds that build on it. Nothing e
 """
 
 import json
+import os
+import shutil
+import sys
 
 from tests.conftest import ROOT
-from tests.processes import python
-from tests.test_architecture import COMPANIONS_TAKE, KINDS_TAKE
+from tests.processes import python, ran
+from tests.test_architecture import COMPANIONS_TAKE, KINDS_TAKE, PACKAGES
 
 KINDS = sorted(path.parent.name for path in ROOT.glob("generator/kinds/*/kind.py"))
 COMPANIONS = sorted(path.parent.name for path in ROOT.glob("companions/*/kind.py"))
@@ -71,3 +74,28 @@ def test_the_plugin_and_all_commands_import_without_any_kind_or_companion():
         assert left & gone == set()
         assert {*KINDS, *COMPANIONS} - gone <= left
         assert ("plan" in left) is ("planner" not in gone)
+
+
+def test_a_tree_whose_links_became_files_runs_with_the_same_digests(tmp_path):
+    """As an archive leaves it where links are not unpacked."""
+    for package in PACKAGES:
+        (tmp_path / package).symlink_to(ROOT / package)
+    shutil.copytree(ROOT / "proofbook", tmp_path / "proofbook", symlinks=True)
+    for link in [path for path in (tmp_path / "proofbook").iterdir() if path.is_symlink()]:
+        target = link.readlink()
+        link.unlink()
+        link.write_text(str(target))
+    digests = []
+    for tree in (ROOT, tmp_path):
+        done = ran([sys.executable, "-c", DIGESTS], tree, os.environ | {"PYTHONPATH": str(tree)})
+        assert done.returncode == 0, done.stderr
+        digests.append(done.stdout)
+    assert digests[0] == digests[1]
+    assert "plan" in digests[1].split()
+
+
+DIGESTS = """
+from proofbook.runners.__main__ import commands
+from proofbook.runners.traces.digest import source_digest
+print(*commands(), *map(source_digest, ("ddp", "labs", "sharding")))
+"""

@@ -24,13 +24,13 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 from mkdocs.utils.templates import TemplateContext
 
-from proofbook.companions.guest import assets
 from proofbook.companions.guest.questions import Guest
 from proofbook.generator.content import addresses
 from proofbook.generator.content.errors import ContentErrors, place_of
 from proofbook.generator.content.handwritten import FENCE
 from proofbook.generator.content.prose import meant
 from proofbook.generator.printing.folio import Folio
+from proofbook.generator.website import publish
 from proofbook.generator.website.page_html import last_level, relinked
 
 QUIZZES = "quizzes"  # the folder of questions, beside mkdocs.yml
@@ -115,7 +115,7 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
             html = before + _slot(len(asked)) + after
             asked.append(self._questions(fence, level, folio, page.file, files))
         if any(asked):
-            loaded = get_relative_url(f"{assets.GUEST}/quiz", page.url)
+            loaded = get_relative_url(f"{GUEST}/quiz", page.url)
             asked[0] = f'<link rel="stylesheet" href="{loaded}.css">\n{asked[0]}'
             asked[-1] += f'\n<script src="{loaded}.js" defer></script>'
         self.asked[name] = asked
@@ -150,7 +150,7 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
 
     def on_post_build(self, *, config: MkDocsConfig) -> None:
         """Write what pages with a question load, if there is one."""
-        for name, content in assets.guest_assets().items() if any(self.asked.values()) else ():
+        for name, content in guest_assets().items() if any(self.asked.values()) else ():
             path = Path(config.site_dir, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
@@ -167,3 +167,31 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
 def _slot(number: int) -> str:
     """The placeholder of a fence's questions until the search has read the page."""
     return f'<div class="pb-quiz" data-slot="{number}"></div>'
+
+
+GUEST = "assets/proofbook"  # what pages of another site load
+GUEST_STYLE = Path(__file__).with_name("guest.css")
+SCRIPTS_OF_ITEMS = (
+    "page", "proofbook", "schedule", "kinds", "question", "pieces", "numbers", "asked",
+)  # fmt: skip
+_SCOPED = re.compile(
+    r"(?:\[dir\] )?(?:\.md-content__inner)?\.md-typeset|:root|\.js\b|body\[data-md-color-scheme\]|"
+    r"\.md-content__inner"
+)
+_REM = re.compile(r"(?<![\w.-])(-?[\d.]+)rem\b")
+
+
+def guest_assets() -> dict[str, bytes]:
+    """Bytes of quiz.css, scoped to `.pb-quiz`, and of quiz.js for another site, by path.
+
+    Our sizes count from a root of 20 px, which Material has; `--pb-rem` is that size elsewhere.
+    """
+    files = publish.assets()
+    css = publish.style(("palette", "shared", "tables", "values", "items", "evidence")).decode()
+    css = _SCOPED.sub(".pb-quiz", css + files["assets/asking.css"].decode())
+    css = _REM.sub(r"calc(\1 * var(--pb-rem))", css)
+    scripts = (files[f"assets/{name}.js"] for name in SCRIPTS_OF_ITEMS)
+    return {
+        f"{GUEST}/quiz.css": publish.asset(GUEST_STYLE) + css.encode(),
+        f"{GUEST}/quiz.js": b"".join(scripts),
+    }

@@ -20,7 +20,7 @@ from proofbook.generator.content.errors import ContentError, ContentErrors, visi
 from proofbook.generator.content.quiz import QuizFile
 from proofbook.generator.content.reading import Loader
 from proofbook.generator.content.topic import HomeFile, TopicFile
-from proofbook.generator.kinds.questions import fences
+from proofbook.generator.kinds.questions import in_book
 from proofbook.generator.kinds.questions.elements import question
 from proofbook.generator.pages.environment import label
 from proofbook.generator.printing.folio import Folio
@@ -108,7 +108,7 @@ class Guest:
         Raises:
             ContentErrors: everything wrong with it.
         """
-        document = fences.read(folio.path, text, *span)
+        document = in_book.read(folio.path, text, *span)
         if self.errors and document.model.names:
             return Markup()  # what it names may be among what could not be read
         errors = list(content_checks.document_errors(self.evidence, document))
@@ -125,7 +125,7 @@ class Guest:
         level = min(above + 1, 3)
         asked = (
             question(quiz_item, folio, "question", level)
-            for quiz_item in fences.items_of(document.model, self.book)
+            for quiz_item in in_book.items_of(document.model, self.book)
         )
         return Markup("").join(replace(each, id=f"{self.name}/{each.id}") for each in asked)
 

@@ -15,9 +15,12 @@ KIND = Kind(
     folders=["topics/*/labs"],
     downloads=False,  # the command writes them
     of_no_machine=["labs"],
-    reads=".in_book:labs",
+    reads=".words:labs",
     sheets=".pages:sheets",
     pages={"lab": PageKind(".pages:lab", 0.5, names_machines=False, label="Lab", is_listed=True)},
-    mistakes=".in_book:mistakes",
+    mistakes={
+        ".words:LabFile": ".words:mistakes",
+        ".words:WrongFile": ".words:wrong_mistakes",
+    },
     slots={"steps.lab": ".pages:steps", "class": ".pages:for_a_class"},
 )

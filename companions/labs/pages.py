@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from markupsafe import Markup, escape
 
-from proofbook.companions.labs.in_book import Labs
 from proofbook.companions.labs.shelf import EVERYWHERE, LENT
-from proofbook.companions.labs.words import LabFile
+from proofbook.companions.labs.words import LabFile, Labs
 from proofbook.generator.content.book import Book, Topic
 from proofbook.generator.content.documents import Document
 from proofbook.generator.content.exhibit import Listing

@@ -2,12 +2,7 @@
 
 from collections.abc import Sequence
 
-from proofbook.companions.planner.answers.plan_grid import (
-    PREFIX,
-    as_trace,
-    experiment_of,
-    read_grid,
-)
+from proofbook.companions.planner.answers import plan_grid
 from proofbook.companions.planner.answers.published import COMPARISONS
 from proofbook.companions.planner.answers.published import is_stale as is_stale
 from proofbook.companions.planner.simulated import grid
@@ -20,12 +15,12 @@ def trace_of(experiment: str) -> Trace | None:
     """The committed trace of plans or of a comparison; None for any other experiment."""
     if experiment in COMPARISONS:
         return read(COMPARISONS[experiment].path)
-    if not experiment.startswith(PREFIX):
+    if not experiment.startswith(plan_grid.PREFIX):
         return None
-    plans = {experiment_of(path.stem): path for path in sorted(grid.PLANS.glob("*.json"))}
+    plans = {plan_grid.experiment_of(path.stem): path for path in sorted(grid.PLANS.glob("*.json"))}
     if experiment not in plans:
         raise unknown("plan", experiment, plans)
-    return as_trace(read_grid(plans[experiment]))
+    return plan_grid.as_trace(plan_grid.read_grid(plans[experiment]))
 
 
 def runs_again(experiment: str, runs: Sequence[str]) -> dict[str, Run]:

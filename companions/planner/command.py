@@ -14,7 +14,7 @@ import json
 from collections.abc import Sequence
 from math import prod
 
-from proofbook.companions.planner.answers import closed_form, how_many
+from proofbook.companions.planner.answers import closed_form, how_many, search
 from proofbook.companions.planner.answers.answer import (
     GIB,
     Layout,
@@ -39,16 +39,6 @@ from proofbook.companions.planner.answers.question import (
     Question,
     TrainingSettings,
     strategy_of,
-)
-from proofbook.companions.planner.answers.search import (
-    BY_MEMORY,
-    Shortlist,
-    bubble,
-    choice_lines,
-    measured_first,
-    shortlist,
-    strategies,
-    valid_strategies,
 )
 from proofbook.companions.planner.options import add_options
 from proofbook.companions.planner.simulated import grid
@@ -207,16 +197,16 @@ def _how_many(
 
 def _search(question: Question, cluster: Cluster, memory: float, asked: argparse.Namespace) -> int:
     """Print whether any layout fits, which to try first, and what would turn a no."""
-    listed = shortlist(question, cluster, memory)
-    fitting = listed.fitting or sorted(listed.marginal, key=BY_MEMORY)
+    listed = search.shortlist(question, cluster, memory)
+    fitting = listed.fitting or sorted(listed.marginal, key=search.BY_MEMORY)
     lines = [_title(question, asked, memory), f"{'fits:':<19}{_verdict(listed, memory)}"]
     if not listed.fitting:
         turned = how_many.changes_that_fit(question, cluster, memory, listed.smallest)
         heads = ["it fits with:", *[""] * len(turned)]
         lines += [f"{head:<19}{what}" for head, what in zip(heads, turned, strict=False)]
     if fitting:
-        lines += [*choice_lines(fitting, memory), ""]
-        fitting = measured_first(fitting)
+        lines += [*search.choice_lines(fitting, memory), ""]
+        fitting = search.measured_first(fitting)
     if asked.simulate and fitting:
         asked_of = [layout.answer.question for layout in fitting[: asked.simulate]]
         lines += _table(_simulated(asked_of, cluster, memory), len(asked_of))
@@ -225,7 +215,7 @@ def _search(question: Question, cluster: Cluster, memory: float, asked: argparse
     return _print(lines, fitting or listed.smallest[:1], asked)
 
 
-def _verdict(listed: Shortlist, memory: float) -> str:
+def _verdict(listed: search.Shortlist, memory: float) -> str:
     num, margin = listed.num_strategies, f"{100 * FORM_ERROR:g} %"
     tried = f"{num} strateg{'y' if num == 1 else 'ies'} tried"
     if listed.fitting:
@@ -246,7 +236,7 @@ def _compare(question: Question, cluster: Cluster, memory: float, asked: argpars
     questions = [_on_mesh(question, name, cluster) for name in names]
     best = ordered([closed_form.answer(one) for one in questions], cluster, memory)
     lines = [_title(question, asked, memory), *_table(best, len(best))]
-    lines += [f"{a.strategy}: {what}" for a in best for what in bubble(a.answer.question)]
+    lines += [f"{a.strategy}: {what}" for a in best for what in search.bubble(a.answer.question)]
     if asked.simulate:
         some = _simulated([a.answer.question for a in best[: asked.simulate]], cluster, memory)
         lines, best = [*lines, "", "simulated:", *_table(some, len(some))], some
@@ -260,13 +250,13 @@ def _plan_own_model(
     if asked.strategies:
         tried = [_on_mesh(question, name, cluster).strategy for name in asked.strategies.split(",")]
     else:
-        tried = valid_strategies(question, strategies(cluster, tensor="tp"))
+        tried = search.valid_strategies(question, search.strategies(cluster, tensor="tp"))
     tried = tried[: asked.simulate or None]
     questions = [question.model_copy(update={"strategy": strategy}) for strategy in tried]
     best = _simulated(questions, cluster, memory)
     lines = [_title(question, asked, memory) + "; simulated"]
     if not asked.strategies and (fitting := [a for a in best if a.verdict == "fits"]):
-        lines += [*choice_lines(fitting, memory), ""]
+        lines += [*search.choice_lines(fitting, memory), ""]
     return _print([*lines, *_table(best, len(best))], best, asked)
 
 

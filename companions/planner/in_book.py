@@ -1,34 +1,26 @@
-"""The plans of a book: what its pages say, the committed grids, and what is wrong in them.
+"""The plans of a book: the committed grids, and what is wrong in the words of their pages.
 
-In: `content/planner/`. Out: `Plans`, traces that no machine measured, and every mistake.
+In: `content/planner/`. Out: traces that no machine measured, and every mistake.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from pydantic import ValidationError
 
 from proofbook.companions.planner.answers import published
 from proofbook.companions.planner.answers.plan_grid import PREFIX, as_trace, read_grid
 from proofbook.companions.planner.answers.published import PEAKS
-from proofbook.companions.planner.layouts_named import layout_errors
-from proofbook.companions.planner.words import PlanFile, Plans
+from proofbook.companions.planner.words import PlanFile
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.claim import Reference
 from proofbook.generator.content.documents import Document
-from proofbook.generator.content.errors import ContentError, Files, nearest
-from proofbook.generator.content.reading import Loader
+from proofbook.generator.content.errors import Files, nearest
 from proofbook.generator.content.shelf import IsStale, TraceOnPage
 from proofbook.generator.content.yaml_source import Mistake
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.value import Value
 from proofbook.runners.core.trace.records import Machine
 from proofbook.runners.traces import files as trace_files
-
-
-def plans(loader: Loader, _: bool) -> Plans:
-    """What was read."""
-    return Plans(next((document.model for document in loader.of(PlanFile)), None))
 
 
 def grids(book: Book, _: object) -> list[str]:
@@ -84,14 +76,7 @@ def published_references(pages: Mapping[str, TraceOnPage]) -> Iterator[Reference
             )  # fmt: skip
 
 
-def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Those of the plans' file, and layouts that any file names though another is better."""
-    if isinstance(document.model, PlanFile):
-        yield from (document.error(*mistake) for mistake in _plan(evidence, document))
-    yield from layout_errors(evidence, document)
-
-
-def _plan(evidence: Evidence, document: Document[PlanFile]) -> Iterator[Mistake]:
+def mistakes(evidence: Evidence, document: Document[PlanFile]) -> Iterator[Mistake]:
     """Rates of the device in a wrong unit; words for rows that nobody published."""
     for key, unit in (("compute", "FLOP/s"), ("link", "bytes/s"), ("between", "bytes/s")):
         rate = evidence.evaluate(getattr(document.model.device, key)).result

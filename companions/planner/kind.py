@@ -21,7 +21,6 @@ KIND = Kind(
     traces=".in_book:traces",
     is_stale=".answers.published:is_stale",
     references=".in_book:published_references",
-    reads=".in_book:plans",
     known={"grid": ".in_book:grids"},
     sheets=".pages.plans:sheets",
     pages={
@@ -33,5 +32,9 @@ KIND = Kind(
     styles={"calculator": "MemoryCalculator"},
     spoken={"fits": "fits"},
     shared={"content/planner/plan.yml": ["plan"]},
-    mistakes=".in_book:mistakes",
+    mistakes={
+        ".words:PlanFile": ".in_book:mistakes",
+        "proofbook.generator.kinds.guide.words:GuideFile": ".layouts_named:mistakes",
+        "proofbook.generator.kinds.lessons.words:WhyFile": ".layouts_named:mistakes",
+    },
 )

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 from proofbook.companions.planner.answers.answer import Layout, answer_of, layout_of, rivals
 from proofbook.companions.planner.answers.law_of_time import Cluster
-from proofbook.companions.planner.words import Plans
+from proofbook.companions.planner.words import PlanFile
 from proofbook.generator.content.documents import Document
-from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.yaml_source import Mistake, Path
 from proofbook.generator.kinds.guide.words import GuideFile
 from proofbook.generator.kinds.lessons.words import WhyFile
@@ -37,7 +36,7 @@ class Planned(NamedTuple):
         return [k for k, v in others if v.dominates(self.layout, is_memory_free=self.fits)]
 
 
-def layout_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
+def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
     """Yield (path, message): layouts that another one dominates."""
     for named in planned(evidence, document.model):
         if named.better:
@@ -45,17 +44,12 @@ def layout_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Mis
             yield (*named.at, "planned"), message
 
 
-def layout_errors(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """The same as errors of the file."""
-    yield from (document.error(*mistake) for mistake in layout_mistakes(evidence, document))
-
-
 def planned(evidence: Evidence, model: Any) -> Iterator[Planned]:
     """Yield a `Planned` for each layout that a file's model names, with its rivals; or nothing.
 
     Where memory is free, it is compared with those that fit the device of the Plan pages.
     """
-    key, plan = WRITTEN.get(type(model)), evidence.book.part(Plans).file
+    key, plan = WRITTEN.get(type(model)), evidence.book.file(PlanFile)
     if key is None or plan is None:
         return
     device = plan.device

@@ -5,14 +5,9 @@ from functools import partial
 from math import prod
 from typing import get_args
 
+from proofbook.companions.planner.answers import question
 from proofbook.companions.planner.answers.devices import gpus
 from proofbook.companions.planner.answers.how_many import ADAPTER_RANK
-from proofbook.companions.planner.answers.question import (
-    STRATEGY_WORDS,
-    Checkpointing,
-    Optimizer,
-    Precision,
-)
 
 # No cluster, training or device comes near; more is a slip of the keyboard, and long to compute.
 MOST_DEVICES, MOST_TOKENS, MOST_CHUNKS = 131_072, 100_000_000, 1024
@@ -43,11 +38,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--microbatch", type=_positive, default=1, metavar="B", help="samples of a forward pass")
     batch = "samples of an update, all ranks; default: a microbatch for each device"
     add("--global-batch", type=_positive, metavar="G", help=batch)
-    known = get_args(Precision)
+    known = get_args(question.Precision)
     precision = "default: bf16-mixed, or autocast on a GPU without bf16"
     add("--precision", type=_precision, choices=known, help=precision)
-    add("--optimizer", choices=get_args(Optimizer), default="adam")
-    add("--checkpointing", choices=get_args(Checkpointing), default="none")
+    add("--optimizer", choices=get_args(question.Optimizer), default="adam")
+    add("--checkpointing", choices=get_args(question.Checkpointing), default="none")
     rank, lora = partial(_positive, most=MOST_RANK), "adapters beside each matrix, frozen weights"
     add("--lora", type=rank, nargs="?", const=ADAPTER_RANK, metavar="RANK", help=lora)
     qlora = f"the same, with frozen weights in 4 bits; RANK is {ADAPTER_RANK} by default"
@@ -67,7 +62,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     own = "MODULE:FUNCTION of (microbatch, sequence) → the arguments of your own model"
     add("--batch", metavar="BATCH", help=own)
     add("--tensor-plan", metavar="PLAN", help="MODULE:FUNCTION, for parallelize_module")
-    parser.epilog = f"words of strategies, each with the ranks of its axis:\n{STRATEGY_WORDS}"
+    parser.epilog = (
+        f"words of strategies, each with the ranks of its axis:\n{question.STRATEGY_WORDS}"
+    )
 
 
 def _positive(text: str, most: int = MOST_TOKENS) -> int:

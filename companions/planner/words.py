@@ -1,6 +1,5 @@
 """The pages of plans, as an author writes them: content/planner/plan.yml."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -133,10 +132,3 @@ class PlanFile(Written):
     """of the table of published clusters, likewise."""
     former: dict[str, list[str]] = {}
     """anchors of rows that a page has no more, by its path; links to them still lead there."""
-
-
-@dataclass(frozen=True)
-class Plans:
-    """What the pages of plans say; None where the book has none."""
-
-    file: PlanFile | None = None

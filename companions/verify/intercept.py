@@ -150,7 +150,7 @@ class Interceptor:
         """Wrap torch's collectives, losses, modules, backward and steps to notify the watch."""
         watch, part = self._watch, functools.partial
         zeroed = _notifying(lambda *_, **__: watch.before_zero_grad())
-        read = _notifying(watch.checkpoint_read, is_after=True)
+        read = _notifying(watch.resume.checkpoint_read, is_after=True)
         functional = f"{internals.FUNCTIONAL} {internals.NEWER}"
         named = (
             (COLLECTIVES, self._collective, dist),
@@ -289,7 +289,7 @@ class Interceptor:
         code = _caller().f_code  # accelerate steps once for each rank, and means it
         if code.co_name != "_initial_step" and "accelerate" not in code.co_filename:
             is_part = code.co_filename.endswith("lr_scheduler.py")  # of a sequence of schedules
-            self._watch.scheduler_steps(scheduler, is_part=is_part)
+            self._watch.resume.scheduler_steps(scheduler, is_part=is_part)
         return original(scheduler, *args, **kwargs)
 
     def _before_step(

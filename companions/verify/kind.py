@@ -23,6 +23,6 @@ KIND = Kind(
             ends=".pages:causes",
         )
     },
-    mistakes=".reports:mistakes",
+    mistakes={"proofbook.generator.content.handwritten:HandWritten": ".reports:mistakes"},
     problems=".reports:problems",
 )

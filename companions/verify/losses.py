@@ -18,15 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from proofbook.companions.verify.internals import (
-    Edge,
-    combining,
-    curved,
-    place,
-    reached,
-    terms,
-    walked,
-)
+from proofbook.companions.verify import internals
 from proofbook.companions.verify.records import Loss, Updates, local_tensor, tensors_of
 from proofbook.companions.verify.report import Finding, Term, in_words
 
@@ -44,7 +36,7 @@ class LossWatch:
     def __init__(self, is_recording: Callable[[], bool], is_backward: Callable[[], bool]) -> None:
         self._is_recording, self._is_backward = is_recording, is_backward
         # By the id of a node, which stays alive: it, its loss, and where the inputs come from.
-        self._nodes: dict[int, tuple[Any, Loss, list[Edge]]] = {}
+        self._nodes: dict[int, tuple[Any, Loss, list[internals.Edge]]] = {}
         self._reached: dict[int, Loss] = {}  # by id
         self._is_inside = False
 
@@ -71,7 +63,7 @@ class LossWatch:
         reduction = arguments.get("reduction", "mean")
         if reduction == "batchmean":
             normalizer = float(arguments["input"].shape[0])
-        loss = Loss(name, place(), int(valid.sum()), sizes=sizes)
+        loss = Loss(name, internals.place(), int(valid.sum()), sizes=sizes)
 
         def weigh(weight: Tensor) -> Tensor:
             if reduction == "none":
@@ -95,17 +87,19 @@ class LossWatch:
         loss.weights = weight.clone() if loss.weights is None else loss.weights + weight
         self._reached[id(loss)] = loss
 
-    def unknown_terms(self, start: Sequence[Edge], outputs: Collection[int]) -> list[str]:
+    def unknown_terms(self, start: Sequence[internals.Edge], outputs: Collection[int]) -> list[str]:
         """Mark known losses in a graph as scaled or combined; returns names of other terms."""
-        outside = set(map(id, reached(start, outputs))) - {*outputs}
-        curve = curved(start, self._nodes)
+        outside = set(map(id, internals.reached(start, outputs))) - {*outputs}
+        curve = internals.curved(start, self._nodes)
         curve += " of the loss" * bool(curve)
-        for node, is_product in walked(start, lambda node: id(node) in self._nodes):
+        for node, is_product in internals.walked(start, lambda node: id(node) in self._nodes):
             if id(node) in self._nodes:
                 _, loss, edges = self._nodes[id(node)]
                 loss.is_scaled = is_product
-                loss.combining = curve or combining(edges, outputs, is_outside=id(node) in outside)
-        return terms(start, self._nodes)
+                loss.combining = curve or internals.combining(
+                    edges, outputs, is_outside=id(node) in outside
+                )
+        return internals.terms(start, self._nodes)
 
     def end_backward(self, number: int) -> list[Loss]:
         """The losses of the backward pass with this number, which has ended."""

@@ -5,22 +5,20 @@ a reader has, and in a page by hand, in place of a fence `verified`, a program w
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 
 from markupsafe import Markup, escape
 
-from proofbook.companions.verify.report import Cause, Finding, Off, Parameter, Watched
+from proofbook.companions.verify.report import Cause, Off, Parameter, Watched
 from proofbook.companions.verify.report import causes as known_causes
 from proofbook.companions.verify.reports import Reports, Verified
 from proofbook.generator.content.book import Book
 from proofbook.generator.kinds.figures.drawings.strip import Bar, strip
-from proofbook.generator.kinds.figures.elements import DrawnFigure
-from proofbook.generator.kinds.figures.figures import FigureOnPage
+from proofbook.generator.kinds.figures.figures import DrawnFigure, FigureOnPage
 from proofbook.generator.kinds.figures.picture import DrawnState, Picture
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements.element import Aside, Element, Fold, ListOfLines
+from proofbook.generator.pages.elements.element import Aside, Element, Fold, ListOfLines, Made
 from proofbook.generator.pages.elements.programs import WholeProgram
 from proofbook.generator.pages.elements.tables import Table
 from proofbook.generator.pages.environment import label, with_code
@@ -49,39 +47,6 @@ STATES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class WatchedScript(Element):
-    """A script: the verdict on it, and when it was watched, and where."""
-
-    trace: Watched
-
-
-@dataclass(frozen=True)
-class OwnRuns(Element):
-    """The scripts that a reader had `verify` watch."""
-
-    reports: Reports
-    root: str
-
-
-@dataclass(frozen=True)
-class PrintedReport(Element):
-    """The report of `verify` on a program, as it was printed."""
-
-    trace: Watched
-    command: Markup
-
-
-@dataclass(frozen=True)
-class FindingReport(Element):
-    """A finding: its place, its usual cause, and the book's section on that."""
-
-    finding: Finding
-    cause: Cause
-    others: Sequence[Cause]  # that give the same factor
-    section: Markup
-
-
 def sheets(book: Book) -> Iterator[Sheet]:
     """The scripts that a reader had watched."""
     about = "A script that was watched: the verdict, and how its tensors compare."
@@ -94,12 +59,13 @@ def watched(draft: Draft) -> Iterator[Element | Markup]:
     """The page of a script that `verify` watched."""
     trace, known = draft.folio.book.part(Reports).watched[draft.sheet.of], known_causes()
     report = trace.report
-    yield WatchedScript(trace)
+    yield Made("WatchedScript", trace=trace)
     for finding in report.findings:
         cause = known[finding.cause]
         yield draft.heading(2, cause.title)
         others = [known[name] for name in finding.others]
-        yield FindingReport(finding, cause, others, _section(cause, draft))
+        section = _section(cause, draft)
+        yield Made("FindingReport", finding=finding, cause=cause, others=others, section=section)
     for title, lines in (("What was not compared", report.not_compared), ("Notes", report.notes)):
         if lines:
             yield draft.heading(2, title)
@@ -128,14 +94,14 @@ def own_runs(draft: Draft) -> Iterator[Element]:
     """What a reader had watched, above the page that shows a report."""
     reports = draft.folio.book.part(Reports)
     if reports.watched or reports.unread:
-        yield OwnRuns(reports, draft.folio.root)
+        yield Made("OwnRuns", reports=reports, root=draft.folio.root)
 
 
 def reported(program: Verified, number: int, draft: Draft) -> Iterator[Element]:
     """A program, what `verify` printed of it, and how its tensors compare."""
     trace = draft.folio.book.part(Reports).verified[program.path]
     yield WholeProgram(draft.program(program))
-    yield PrintedReport(trace, command(trace))
+    yield Made("PrintedReport", trace=trace, command=command(trace))
     yield strip_of_tensors(trace, f"strip-{number}")
     yield Fold(Markup("The numbers behind the figure"), [tensors(trace)])
 

@@ -18,19 +18,14 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, NoReturn
 
-from proofbook.companions.verify import compare, cpu, report, rerun
+from proofbook.companions.verify import compare, cpu, records, report, rerun
 from proofbook.companions.verify.against import Against
 from proofbook.companions.verify.board import Board, Lookout, failed
 from proofbook.companions.verify.launch import sweep
-from proofbook.companions.verify.records import (
-    DistributedModule,
-    Modules,
-    Recordings,
-    distributed_modules,
-)
 from proofbook.companions.verify.replay import Replay, replay_passes
 from proofbook.companions.verify.report import Verdict
-from proofbook.companions.verify.watch import WRONG_CALL, Watch, flush, run_script
+from proofbook.companions.verify.script import WRONG_CALL, flush, run_script
+from proofbook.companions.verify.watch import Watch
 from proofbook.runners.core.system import processes
 from proofbook.runners.system.errors import FixableError, first_line
 from proofbook.runners.system.progress_lines import say
@@ -66,7 +61,7 @@ class WatchedRank:
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         self._publishes = RLock()
         self.script = Path(arguments.script).resolve()  # it may change the folder
-        self.modules: Modules = ()  # once all ranks have recorded
+        self.modules: records.Modules = ()  # once all ranks have recorded
         self.watch = Watch(arguments.steps, self._asks_to_stop)
         self.watch.is_shared = against is not None
         self.watch.collectives.on_call = self.board.write_call
@@ -122,7 +117,7 @@ class WatchedRank:
         is_broken = any(recording.broken for recording in recordings.values())
         if self.against and not is_broken:
             self.against.place_parts(recordings)
-        modules = [] if is_broken else distributed_modules(recordings)
+        modules = [] if is_broken else records.distributed_modules(recordings)
         self._check_memory(modules)
         self.board.post("replayed", self._replays(modules))
         if self.rank == 0:
@@ -132,7 +127,7 @@ class WatchedRank:
             time.sleep(POLL_SECONDS)
         return int(code)
 
-    def _verdict(self, recordings: Recordings) -> Verdict:
+    def _verdict(self, recordings: records.Recordings) -> Verdict:
         replays = self.board.gather("replayed")
         verdict = compare.compare_modules(self.modules, recordings, replays)
         if finding := failed(self.board):
@@ -145,7 +140,7 @@ class WatchedRank:
             self._compare_as_one(verdict, recordings)
         return verdict
 
-    def _check_memory(self, modules: Modules) -> None:
+    def _check_memory(self, modules: records.Modules) -> None:
         """Print the memory that the replay needs; raises FixableError if the host has less."""
         updates = (update for module in modules for update in module.first.updates[:1])
         parts = (part for update in updates for part in update.parameters.values())
@@ -160,7 +155,7 @@ class WatchedRank:
                 "shorten the model (fewer layers)"
             )
 
-    def _replays(self, modules: Modules) -> dict[str, list[Replay]]:
+    def _replays(self, modules: records.Modules) -> dict[str, list[Replay]]:
         """The replays of this rank, of each module whose group it leads and of each update."""
         return {
             module.key: [self._replay(module, number) for number in range(module.num_updates)]
@@ -169,7 +164,7 @@ class WatchedRank:
             and not any(record.refused for record in module.records.values())
         }
 
-    def _replay(self, module: DistributedModule, number: int) -> Replay:
+    def _replay(self, module: records.DistributedModule, number: int) -> Replay:
         record = self.recording.roots[module.key]
         source = self.rank if record.buffers_from is None else record.buffers_from
         parameters: Any = module.whole(number, self.rank, "parameters")
@@ -179,7 +174,7 @@ class WatchedRank:
         passes, frozen = module.whole_passes(number, self.rank), record.updates[number].frozen
         return replay_passes(self.watch.modules[module.key], parameters, buffers, passes, frozen)
 
-    def _compare_as_one(self, verdict: Verdict, recordings: Recordings) -> None:
+    def _compare_as_one(self, verdict: Verdict, recordings: records.Recordings) -> None:
         """Run the script as one process, and compare; agreement there closes most gaps."""
         batches, inputs = self.board.gather("batches"), self.board.gather("inputs")
         arguments, modules = self.arguments, self.modules

@@ -25,17 +25,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TextIO
 import yaml
 from pydantic import ConfigDict, Field
 
-from proofbook.runners.core.trace import machine
+from proofbook.runners.core.trace import machine, schema
 from proofbook.runners.core.trace.records import Circumstances
-from proofbook.runners.core.trace.schema import (
-    Guarded,
-    Moment,
-    Record,
-    Shape,
-    digest_of,
-    finite_or_none,
-    now,
-)
 from proofbook.runners.system.book import program
 from proofbook.runners.system.errors import FixableError, first_line
 from proofbook.runners.system.progress_lines import say
@@ -61,7 +52,7 @@ class Error(NamedTuple):
         return self.error <= self.allowed
 
 
-class Off(Record):
+class Off(schema.Record):
     """The largest error of a tensor in any update, and what rounding allows, over its norm."""
 
     error: Size | None  # null: not finite
@@ -102,7 +93,7 @@ Word = Literal["agrees", "differs", "not compared"]
 CODES: dict[Word, int] = {"agrees": 0, "differs": 1, "not compared": 3}  # exit codes
 
 
-class Verdict(Record):
+class Verdict(schema.Record):
     """Findings, gaps and notes of a run, as `--json` prints them and a trace keeps them."""
 
     model_config = ConfigDict(frozen=False)
@@ -144,7 +135,7 @@ class Verdict(Record):
         """Keep each tensor's error if it is the largest of all updates, over the allowed error."""
         for name, (error, allowed) in errors.items():
             most = allowed if math.isfinite(allowed) else 0.0
-            new = Off(error=finite_or_none(error), allowed=most, update=number + 1)
+            new = Off(error=schema.finite_or_none(error), allowed=most, update=number + 1)
             old = self.largest.get((module, name, kind))
             if old is None or _share(new) > _share(old):
                 self.largest[module, name, kind] = new
@@ -272,12 +263,12 @@ AS_REFERENCE = "--as-reference"  # the option that writes the report beside its 
 AGAIN = "delete it, or run `verify` again"
 
 
-class Parameter(Record):
+class Parameter(schema.Record):
     """A parameter, in the order of the model; null: not compared."""
 
     module: str
     name: str
-    shape: Shape
+    shape: schema.Shape
     gradient: Off | None
     step: Off | None
     is_frozen: bool = False
@@ -292,11 +283,11 @@ class Parameter(Record):
         return "agrees" if self.gradient else "not compared"
 
 
-class Watched(Guarded):
+class Watched(schema.Guarded):
     """The kept trace of a watched script."""
 
     schema_version: Literal[2]
-    recorded_at: Moment
+    recorded_at: schema.Moment
     machine: str
     circumstances: Circumstances
     command: str
@@ -384,9 +375,9 @@ def _keep(
         return ""
     command = shlex.join(["verify", "--ranks", str(verdict.world_size), *words])
     run = [str(script.resolve()), command, *["resumed"] * is_resumed]
-    name = re.sub(r"[^\w-]+", "_", script.stem) + f"-{digest_of(run)[:8]}"
+    name = re.sub(r"[^\w-]+", "_", script.stem) + f"-{schema.digest_of(run)[:8]}"
     watched = Watched(
-        schema_version=2, recorded_at=now(), machine=machine.name(),
+        schema_version=2, recorded_at=schema.now(), machine=machine.name(),
         circumstances=machine.circumstances(), command=command, code=_code(script),
         judge=own_digest(), printed=printed, report=verdict,
         tensors=list(_tensors(verdict, modules)),
@@ -425,11 +416,11 @@ def _folder() -> Path:
 
 def own_digest() -> str:
     """The digest of the code that watches and compares, and of the words of causes."""
-    return digest_of([code_digest(Path(__file__).with_name("__main__.py")), causes()])
+    return schema.digest_of([code_digest(Path(__file__).with_name("__main__.py")), causes()])
 
 
 def _code(script: Path) -> str:
-    return digest_of(script.read_text(encoding="utf-8", errors="replace"))
+    return schema.digest_of(script.read_text(encoding="utf-8", errors="replace"))
 
 
 def _samples(modules: Modules) -> set[str]:

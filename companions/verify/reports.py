@@ -5,7 +5,6 @@ In: `content/verified/`, and of a reader `content/tries/`. Out: `Reports`, or ev
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from proofbook.companions.verify.report import SUFFIX, Watched, own_digest, read
 from proofbook.generator.content.book import Book
@@ -13,6 +12,7 @@ from proofbook.generator.content.documents import Document
 from proofbook.generator.content.errors import ContentError, Files, visible_files
 from proofbook.generator.content.exhibit import Listing
 from proofbook.generator.content.handwritten import HandWritten
+from proofbook.generator.content.yaml_source import Mistake
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.runners.core.trace.schema import digest_of
 
@@ -53,14 +53,13 @@ def _verified(files: Files) -> Iterator[tuple[str, Watched]]:
             yield files.name(program), report
 
 
-def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+def mistakes(evidence: Evidence, document: Document[HandWritten]) -> Iterator[Mistake]:
     """Programs that a page shows as verified, and that no report lies beside."""
-    known, page = evidence.book.part(Reports).verified, document.model
-    shown = page.of_kinds().get("verified", ()) if isinstance(page, HandWritten) else ()
-    for number, program in enumerate(shown):
+    known = evidence.book.part(Reports).verified
+    for number, program in enumerate(document.model.of_kinds().get("verified", ())):
         if isinstance(program, Verified) and program.path not in known:
             message = f"{program.path}: no report of `verify` lies beside it"
-            yield document.error(("verified", number, "path"), message)
+            yield ("verified", number, "path"), message
 
 
 def problems(book: Book) -> Iterator[str]:

@@ -34,7 +34,8 @@ from proofbook.companions.verify.losses import factors
 from proofbook.companions.verify.records import DistributedModule, Modules, Recordings, tensors_of
 from proofbook.companions.verify.report import Verdict, in_words
 from proofbook.companions.verify.roots import Root
-from proofbook.companions.verify.watch import Watch, run_script
+from proofbook.companions.verify.script import run_script
+from proofbook.companions.verify.watch import Watch
 from proofbook.runners.core.system import processes
 from proofbook.runners.judging.rounding import NORM, are_apart
 from proofbook.runners.system.private import PrivateFolder

@@ -25,15 +25,7 @@ from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor, Placement
 from torch.optim import Optimizer
 
-from proofbook.companions.verify import records
-from proofbook.companions.verify.internals import (
-    LACKING,
-    fsdp_groups,
-    policy,
-    pytree,
-    unreduced,
-    variables,
-)
+from proofbook.companions.verify import internals, records
 from proofbook.companions.verify.records import UpdateRecord, local_part, local_tensor
 
 _MOST_SAMPLES = 4096
@@ -48,7 +40,7 @@ class Root:
         # wait: torch 2.13 hangs so now and then where a script ends. One that is kept does not.
         self.wrapper = module
         self.module, self.modules = inner, list(inner.modules())
-        groups = fsdp_groups(inner)
+        groups = internals.fsdp_groups(inner)
         data_ranks = groups[0].mesh_info.mesh.mesh.flatten().tolist() if groups else None
         self.record = records.RootRecord(key, data_ranks, stage, *_eps(inner), _unsupported(module))
         hooks = (hook for child in self.modules for hook in child._forward_pre_hooks.values())
@@ -93,7 +85,9 @@ class Root:
     @property
     def is_zeroed(self) -> bool:
         """Whether all gradients are absent or zero."""
-        gradients = self._local_gradients() + list(map(local_tensor, unreduced(self.module)))
+        gradients = self._local_gradients() + list(
+            map(local_tensor, internals.unreduced(self.module))
+        )
         return not any(bool(gradient.any()) for gradient in gradients)
 
     @property
@@ -139,7 +133,7 @@ def report_name(module: nn.Module, others: Collection[str]) -> str:
     """The name of a module in reports: its class, and a variable or number if others have it."""
     own = type(module).__name__.removeprefix("FSDP") or type(module).__name__
     same = sum(other.split(" ")[0] == own for other in others)
-    held = (name for name, m in variables().items() if getattr(m, "module", m) is module)
+    held = (name for name, m in internals.variables().items() if getattr(m, "module", m) is module)
     names = (f"{own} {suffix}" for suffix in (*held, same + 1))
     return next(name for name in names if name not in others) if same else own
 
@@ -147,7 +141,7 @@ def report_name(module: nn.Module, others: Collection[str]) -> str:
 def _eps(module: nn.Module) -> tuple[float, float]:
     """The eps of the coarsest dtype in which a module computes, and that of its gradients."""
     units = [child for child in module.modules() if isinstance(child, FSDPModule)]
-    policies = [policy(unit) for unit in units if not LACKING["fully_shard"]]
+    policies = [internals.policy(unit) for unit in units if not internals.LACKING["fully_shard"]]
     kept = {p.dtype for p in module.parameters() if p.is_floating_point()}
     kept |= {dtype for own in policies if (dtype := own.reduce_dtype or own.param_dtype)}
     used = kept | {own.param_dtype for own in policies if own.param_dtype}
@@ -229,8 +223,11 @@ _STATE = re.compile(r"(?:^|\.)state\.(.+)\.[^.]+$")  # of a parameter, in an opt
 def moment_shapes(checkpoint: Any) -> Counter[tuple[int, ...]]:
     """A `Counter` of shapes, of each parameter's largest state tensor in a checkpoint's tree."""
     stored = getattr(checkpoint, "state_dict_metadata", None)
-    pairs = [] if stored else pytree.tree_leaves_with_path(checkpoint)
-    leaves = {re.sub(r"[]['.]+", ".", pytree.keystr(path)).strip("."): leaf for path, leaf in pairs}
+    pairs = [] if stored else internals.pytree.tree_leaves_with_path(checkpoint)
+    leaves = {
+        re.sub(r"[]['.]+", ".", internals.pytree.keystr(path)).strip("."): leaf
+        for path, leaf in pairs
+    }
     shapes: dict[str, tuple[int, ...]] = {}
     for key, leaf in (stored or leaves).items():
         shape = tuple(getattr(leaf, "size" if stored else "shape", ()))
@@ -244,8 +241,8 @@ def _unsupported(module: nn.Module) -> str:
     for child in module.modules():
         if isinstance(child, FullyShardedDataParallel):
             return "FSDP1 (FullyShardedDataParallel; use fully_shard)"
-        if isinstance(child, FSDPModule) and LACKING["fully_shard"]:
-            return LACKING["fully_shard"]
+        if isinstance(child, FSDPModule) and internals.LACKING["fully_shard"]:
+            return internals.LACKING["fully_shard"]
         if isinstance(child, nn.SyncBatchNorm):
             return "SyncBatchNorm, which mixes the samples of all ranks"
     return ""

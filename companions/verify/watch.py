@@ -7,19 +7,12 @@ backward pass ends; before unscaling, clipping and the optimizer's step; after t
 
 from __future__ import annotations
 
-import atexit
 import functools
 import gc
-import io
-import linecache
-import runpy
 import sys
-import threading
-import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +28,15 @@ from proofbook.companions.verify.intercept import Interceptor, ScriptCollectives
 from proofbook.companions.verify.internals import LACKING, calling_stage, place, reached, redirected
 from proofbook.companions.verify.losses import LossWatch
 from proofbook.companions.verify.records import Forward, UpdateRecord, local_part, tensors_of
+from proofbook.companions.verify.resume import ResumeWatch
 from proofbook.companions.verify.roots import Root
-from proofbook.runners.system.errors import first_line
 
 _GUARDED = (
     "forward_begins", "before_ddp", "record_without_grad", "forward_ends", "_gradient_arrives",
     "backward_begins", "backward_ends", "stage_reduced", "backward_is_split", "keep_gradients",
-    "gradients_clipped", "before_unscale", "before_zero_grad", "scheduler_steps", "before_step",
-    "part_is_read", "parts_are_sent", "loss_is_scaled", "_keep_step", "checkpoint_read", "_finish",
+    "gradients_clipped", "before_unscale", "before_zero_grad", "before_step",
+    "part_is_read", "parts_are_sent", "loss_is_scaled", "_keep_step", "_finish",
 )  # fmt: skip
-
-
-_LEFT = "it left with exit code"
-WRONG_CALL = f"{_LEFT} 2"  # as argparse ends a script
 
 
 class Enough(BaseException):
@@ -69,7 +58,6 @@ class Watch:
         self.roots: dict[int, Root] = {}  # by id of the module
         self._paths: dict[int, tuple[Root, str]] = {}
         self._no_grad: dict[int, tuple[nn.Module, records.NoGradPasses | None]] = {}
-        self._moments: list[tuple[str, Counter[tuple[int, ...]]]] = []  # that were read, and where
         self._frozen_in_ddp: dict[int, list[str]] = {}  # by id of what DDP wraps
         self.depth = self.in_backward = 0  # of forward and backward passes that run now
         self._backwards = self._count = 0  # of backward passes and steps
@@ -79,8 +67,6 @@ class Watch:
         self._was_finished = False
         self.collectives = ScriptCollectives(self)
         self._outside: set[int] = set()  # parameters that the loss reaches past all modules
-        self._scheduled: Counter[int] = Counter()
-        self._known_schedulers = set[int]()
         self._parts_read: dict[str, set[int]] = {}  # addresses of parts of gradients, by line
         self._other_terms: list[str] = []
         self._number = 0  # of the backward pass that added to the present gradients first
@@ -88,6 +74,7 @@ class Watch:
         self._alone: set[int | None] = set()  # backward passes that reached one module
         self._external: set[int] = set()  # nodes of outputs that the loss uses itself
         self._optimizers: dict[int, Optimizer] = {}  # that have stepped
+        self.resume = ResumeWatch(self.recording, lambda: self._count)
         self.losses = LossWatch(lambda: self.is_recording, lambda: bool(self.in_backward))
         self._interceptor = Interceptor(self)
 
@@ -118,6 +105,7 @@ class Watch:
         """Wrap functions of torch to record from now on; an own error ends only the recording."""
         self._guard(self, *_GUARDED)
         self._guard(self.losses, "_record", "_weigh", "unknown_terms", "end_backward", "forget")
+        self._guard(self.resume, "scheduler_steps", "checkpoint_read")
         self._guard(self.collectives, "announce", "begins", "ended")
         self._interceptor.install()
         if LACKING["training"]:
@@ -433,21 +421,6 @@ class Watch:
 
     # The update
 
-    def scheduler_steps(self, scheduler: Any, *, is_part: bool = False) -> None:
-        """A scheduler of the learning rate steps; keep where it stood in a resumed run."""
-        is_new = id(scheduler) not in self._known_schedulers
-        self._known_schedulers.add(id(scheduler))
-        self._scheduled[id(scheduler)] += 1
-        counts = [state.get("step", 0) for state in scheduler.optimizer.state.values()]
-        before = int(max(counts, default=0)) - self._count
-        resumed = self.recording.resumed
-        if self._count == 1 and resumed is None and before > 0 and not is_part:
-            rates = next(iter(getattr(scheduler, "_last_lr", ())), 0.0)
-            pair = float(rates), float(scheduler.optimizer.param_groups[0]["lr"])
-            self.recording.resumed = records.Resumed(scheduler.last_epoch, before, place(), pair)
-        elif resumed and is_new:  # two of them change one rate
-            self.recording.resumed = resumed._replace(rates=(0.0, 0.0))
-
     def before_step(self, optimizer: Optimizer) -> None:
         """Record gradients and settings before an optimizer's step; refuse a step in backward."""
         self._optimizers[id(optimizer)] = optimizer
@@ -463,12 +436,12 @@ class Watch:
         groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
         for root, names in self._stepping(optimizer):
             root.update.step_place = place()
-            root.update.scheduler_steps = max(self._scheduled.values(), default=0)
+            root.update.scheduler_steps = self.resume.num_scheduled
             for name in names:
                 if name not in root.update.after:
                     own = root.parameters[name]
                     _record_settings(root.update, name, own, optimizer, groups[id(own)])
-        self._scheduled.clear()
+        self.resume.scheduled.clear()
 
     def _stepping(self, optimizer: Optimizer) -> list[tuple[Root, list[str]]]:
         """Roots whose update a step ends, and the names of their parameters in it."""
@@ -498,22 +471,13 @@ class Watch:
             if not update.has_step and root.num_stepped < self.steps:
                 update.number = root.num_stepped
                 if not update.number:
-                    root.record.left_behind = self._left_behind(update, names, optimizer)
+                    own = Counter(update.after[name].shape for name in names)
+                    is_empty = optimizer.state and not update.state
+                    root.record.left_behind = self.resume.read_at(own) if is_empty else ""
                     root.record.updates = []  # of those that were left without a step
                 update.has_step, update.backwards = True, self._backwards
                 root.record.updates.append(update)
             root.stepped = True
-
-    def checkpoint_read(self, checkpoint: Any) -> None:
-        """Record an optimizer's state in a checkpoint that the script has read."""
-        if not self.is_replaying and (shapes := roots.moment_shapes(checkpoint)):
-            self._moments.append((place(), shapes))
-
-    def _left_behind(self, update: UpdateRecord, names: list[str], optimizer: Optimizer) -> str:
-        """The line that read a state of this optimizer, which began its first step without any."""
-        own = Counter(update.after[name].shape for name in names)
-        read = (where for where, shapes in self._moments if own <= shapes)
-        return "" if update.state or not optimizer.state else next(read, "")
 
     def refuse(self, name: str) -> None:
         """Record once that something is not supported."""
@@ -563,55 +527,3 @@ def _record_settings(
         state = roots.optimizer_state(optimizer, parameter)
         settings[records.STATE] = ", ".join(state) or "empty"
         update.state |= {f"{name} {key}": local_part(value) for key, value in state.items()}
-
-
-# The script
-
-
-def run_script(
-    script: str, arguments: Sequence[str], watch: Watch,
-    is_reported: Callable[[], bool] = lambda: False,
-) -> records.RankRecording:  # fmt: skip
-    """A script's `RankRecording`, run to its end or `Enough`; errors print unless `is_reported`."""
-    sys.argv = [script, *arguments]
-    sys.path[0] = str(Path(script).resolve().parent)
-    watch.install()
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except Enough:
-        watch.recording.is_stopped = True
-    except BaseException as error:  # noqa: BLE001 whatever ends the script is reported
-        watch.recording.failure = _script_failure(error)
-        if not isinstance(error, SystemExit) and not is_reported():
-            traceback.print_exc()
-    # This process ends without Python's own end, since threads of gloo may wait for ranks that are
-    # gone: join the script's threads, and run what it left for the exit.
-    with suppress(Exception):  # as Python, which goes on where an exit function fails
-        threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()
-    flush()
-    return watch.end()
-
-
-def _script_failure(error: BaseException) -> records.ScriptFailure | None:
-    """How an exception ends a script; None for an exit with code 0."""
-    message, at, text = f"{type(error).__name__}: {first_line(error)}", "", ""
-    if isinstance(error, SystemExit):
-        if not error.code:
-            return None
-        message = f"{_LEFT} {error.code}"
-    frames = [
-        pair for pair in traceback.walk_tb(error.__traceback__) if internals.is_script(pair[0])
-    ]
-    for frame, line in frames[-1:]:
-        at = internals.place_of(frame, line)
-        text = "".join(linecache.getlines(frame.f_code.co_filename)[max(line - 3, 0) : line])
-    return records.ScriptFailure(message, at, time.monotonic(), text)
-
-
-def flush() -> None:
-    """Write what the script has buffered in any file."""
-    for value in gc.get_objects():
-        if issubclass(type(value), io.IOBase):
-            with suppress(Exception):
-                value.flush()

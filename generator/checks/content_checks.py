@@ -74,11 +74,9 @@ def document_errors(evidence: Evidence, document: Document[Any]) -> Iterator[Con
         for field in document.fields:
             yield from _text_mistakes(judged, document, field)
             yield from _unknown_reference(judged, document, field)
-        for check_file in (own for model, own in _BY_FILE if isinstance(document.model, model)):
-            for path, message in check_file(judged, document):
-                yield document.error(path, message)
-        for check_file_of_kind in _checks_of_kinds():
-            yield from check_file_of_kind(judged, document)
+        for check_file in (own for model, own in _by_file() if isinstance(document.model, model)):
+            for mistake in check_file(judged, document):
+                yield mistake if isinstance(mistake, ContentError) else document.error(*mistake)
     listed = (field for field in document.fields if isinstance(field.part, Listing))
     paths = {evidence.book.root / field.text for field in listed if field.path[-1] == "path"}
     programs = "\n".join(path.read_text("utf-8") for path in paths if path.is_file())
@@ -163,16 +161,12 @@ def _listings(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
                 yield (*field.path[:-1], "walkthrough", position, "code"), problem
 
 
-_Check = Callable[[Evidence, Document[Any]], Iterator[Mistake]]
+_Check = Callable[[Evidence, Document[Any]], Iterator[Mistake | ContentError]]
 
 
 @cache
-def _checks_of_kinds() -> list[Callable[[Evidence, Document[Any]], Iterator[ContentError]]]:
-    return [kind.take(kind.mistakes) for kind in kinds() if kind.mistakes]
-
-
-_BY_FILE: tuple[tuple[type[Written], _Check], ...] = (
-    (Written, _listings),
-    (ClaimFile, claim_checks.mistakes),
-    (TopicFile, _topic),
-)
+def _by_file() -> list[tuple[type[Written], _Check]]:
+    """What looks for mistakes in files of a model, or of any derived from it."""
+    own = [(Written, _listings), (ClaimFile, claim_checks.mistakes), (TopicFile, _topic)]
+    named = [(kind, pair) for kind in kinds() for pair in kind.mistakes.items()]
+    return [*own, *((kind.take(model), kind.take(check)) for kind, (model, check) in named)]

@@ -74,7 +74,7 @@ def _stale(book: Book, experiment: str, trace: TraceOnPage) -> list[str]:
     do = f"run {again(Path(trace.file))}"
     if trace.nature:
         return [f"content/{trace.file}: the code that simulates has changed; {do}"]
-    if experiment not in experiment_files():
+    if _is_at_home(book) and experiment not in experiment_files():
         do = f"delete content/{trace.file}, whose experiment is gone"
     line = f"{experiment}: the reference machine's trace is stale; {do}"
     is_of_reference = trace.machine.name == book.reference.name

@@ -20,9 +20,11 @@ from proofbook.generator.content.lesson import LessonFile, Mode
 from proofbook.generator.content.quiz import Item
 from proofbook.generator.content.shelf import MachineFolder, TraceOnPage, standing
 from proofbook.generator.content.topic import HomeFile, TopicFile
+from proofbook.generator.content.words import Written
 from proofbook.runners.core.trace.records import Machine, Run, Trace
 
 PartT = TypeVar("PartT")
+FileT = TypeVar("FileT", bound=Written)
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,14 @@ class Book:
         """What a kind or a companion has read, by its type; empty where it read nothing."""
         part: PartT = self.parts.get(of) or of()
         return part
+
+    def file(self, of: type[FileT]) -> FileT | None:
+        """The file of a model of which a book has one at most."""
+        return self._by_model.get(of)
+
+    @cached_property
+    def _by_model(self) -> dict[type, Any]:
+        return {type(document.model): document.model for document in self.documents}
 
     @property
     def claims(self) -> dict[str, Claim]:

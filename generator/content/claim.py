@@ -6,17 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from proofbook.generator.content.words import (
-    ClaimId,
-    Expression,
-    Id,
-    Line,
-    RunPath,
-    SourceId,
-    Written,
-    as_list,
-    runs_as_cases,
-)
+from proofbook.generator.content import words
 
 Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 # The distance from 1 to the next larger number; rounding an exact result changes it by at most half
@@ -31,7 +21,7 @@ CitedUnit = Literal[
 Relation = Literal["equals", "at_least", "at_most", "above", "below", "differs", "faster", "slower"]
 
 
-class NumberTolerance(Written):
+class NumberTolerance(words.Written):
     """How far a number may lie from another one; give one of the first three."""
 
     ONE_OF = (("relative", "absolute", "epsilons"),)
@@ -43,7 +33,7 @@ class NumberTolerance(Written):
     """for rounding: a share of it, in epsilons of `dtype`."""
     dtype: Dtype | None = None
     """the format in which the compared numbers were calculated."""
-    because: Line | None = None
+    because: words.Line | None = None
     """why a law is as far off as that; wanted above a tenth."""
 
     @model_validator(mode="after")
@@ -64,7 +54,7 @@ class NumberTolerance(Written):
         return abs(around) * (self.share or 0) + (self.absolute or 0)
 
 
-class Regime(Written):
+class Regime(words.Written):
     """What a trace does not record of the conditions under which a claim was measured.
 
     A file of claims states it once for its experiment; a claim overrides single fields. Device,
@@ -76,45 +66,45 @@ class Regime(Written):
     """that trained; `none` where no parameter is updated."""
     dtype: Dtype | None = None
     """of the arithmetic."""
-    fixed: Line | None = None
+    fixed: words.Line | None = None
     """what stays the same while ranks, sizes or strategies differ."""
 
 
-class Domain(Written):
+class Domain(words.Written):
     """Where a law holds: allowed values of the observed runs, and why it holds nowhere else."""
 
     device: list[Literal["cpu", "cuda"]] | None = None
     backend: list[Literal["gloo", "nccl"]] | None = None
-    because: Line | None = None
+    because: words.Line | None = None
 
 
-class ShowedSentences(Written):
+class ShowedSentences(words.Written):
     """What a page says of an observation, by verdict on the machine it shows."""
 
-    holds: Line
-    does_not_hold: Line
-    not_distinguishable: Line | None = None
+    holds: words.Line
+    does_not_hold: words.Line
+    not_distinguishable: words.Line | None = None
 
 
-SEVERAL = BeforeValidator(as_list)  # one may stand without its list
+SEVERAL = BeforeValidator(words.as_list)  # one may stand without its list
 
 
-class ClaimCase(Written):
+class ClaimCase(words.Written):
     """A run that a claim is about."""
 
-    run: RunPath
+    run: words.RunPath
     """what `run` stands for in the claim; a run's name alone stands for `{run: name}`."""
-    other: RunPath | None = None
+    other: words.RunPath | None = None
     """what `other` stands for, where two runs take part."""
     called: str | None = None
     """what `{{ called }}` prints in the claim's texts."""
-    says: Line | None = None
+    says: words.Line | None = None
     """the sentence for this run, where the claim's own does not fit."""
-    source: SourceId | None = None
+    source: words.SourceId | None = None
     """the same for the reference."""
 
 
-class Claim(Written):
+class Claim(words.Written):
     """A rule over traces.
 
     `equals` and the inequalities compare numbers (or words, for `equals` and `differs`);
@@ -130,31 +120,32 @@ class Claim(Written):
     the claim's own.
     """
 
-    id: Id
+    id: words.Id
     cases: Annotated[
         list[ClaimCase],
         BeforeValidator(
-            runs_as_cases, json_schema_input_type=list[RunPath | ClaimCase] | RunPath | ClaimCase
+            words.runs_as_cases,
+            json_schema_input_type=list[words.RunPath | ClaimCase] | words.RunPath | ClaimCase,
         ),
         Field(alias="for", min_length=1),
     ] = []
     """the runs that the rule is judged on, one by one."""
     kind: Literal["law", "observation"] = "law"
     """a law fails the build where it does not hold; an observation may differ by machine."""
-    says: Line
+    says: words.Line
     """the rule in a sentence."""
-    predicted: Expression
+    predicted: words.Expression
     """an expression over settings, a formula, or another run."""
     relation: Relation = "equals"
     """of what is observed to what is predicted: equals (the default), at_least, at_most, above,
     below, differs, faster or slower."""
-    observed: Expression
+    observed: words.Expression
     """an expression over what a run measured."""
     tolerance: NumberTolerance | None = None
     """how far the two may be apart."""
-    formula: Line | None = None
+    formula: words.Line | None = None
     """what pages print of the prediction, in words or symbols."""
-    source: SourceId | None = None
+    source: words.SourceId | None = None
     """the id of a reference that states the rule."""
     domain: Domain | Literal["everywhere"] | None = None
     """where the rule holds; everywhere, by arithmetic alone."""
@@ -179,7 +170,7 @@ class Claim(Written):
         return getattr(self.showed, verdict, None) or ""
 
 
-class ClaimFile(Written):
+class ClaimFile(words.Written):
     """content/claims/<experiment>.yml."""
 
     regime: Regime = Regime()
@@ -188,24 +179,24 @@ class ClaimFile(Written):
     """rules over its traces."""
 
 
-class Misconception(Written):
+class Misconception(words.Written):
     """A belief that distractors stand for, with the claim that refutes it."""
 
-    id: Id
-    belief: Line
-    refuted_by: ClaimId
+    id: words.Id
+    belief: words.Line
+    refuted_by: words.ClaimId
 
 
-class MisconceptionFile(Written):
+class MisconceptionFile(words.Written):
     """content/misconceptions.yml."""
 
     misconceptions: list[Misconception]
 
 
-class Reference(Written):
+class Reference(words.Written):
     """Something cited. `value` and `unit` where a number is cited: `{{ cited['id'] }}`."""
 
-    id: Id
+    id: words.Id
     title: str
     where: str
     """publisher and year, or the file's project."""
@@ -216,7 +207,7 @@ class Reference(Written):
     unit: CitedUnit | None = None
 
 
-class Constant(Written):
+class Constant(words.Written):
     """A number that expressions calculate with by its name, `given['id']`."""
 
     value: float | int
@@ -227,9 +218,9 @@ class Constant(Written):
     """why it is so large: what defines it, or who chose it, and for what."""
 
 
-class ReferenceFile(Written):
+class ReferenceFile(words.Written):
     """content/references.yml."""
 
     references: list[Reference]
-    given: dict[Id, Constant] = {}
+    given: dict[words.Id, Constant] = {}
     """numbers that no run measured and nobody published, such as the end of a scale."""

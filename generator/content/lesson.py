@@ -8,24 +8,16 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
+from proofbook.generator.content import words
 from proofbook.generator.content.exhibit import ExplainedProgram, Figure
 from proofbook.generator.content.quiz import ValueTable
-from proofbook.generator.content.words import (
-    ClaimId,
-    FigureId,
-    ItemId,
-    Line,
-    Prose,
-    SourceId,
-    Written,
-)
 
 
-class LessonFile(Written):
+class LessonFile(words.Written):
     """content/topics/<topic>/<mode>.yml."""
 
-    title: Line
-    introduction: Prose
+    title: words.Line
+    introduction: words.Prose
     figures: list[Figure] = []
 
     def asked(self, named: Iterable[str], known: Collection[str]) -> Iterator[str]:
@@ -33,42 +25,42 @@ class LessonFile(Written):
         yield from (name for name in named if name in known)
 
 
-class Backed(Written):
+class Backed(words.Written):
     """A text with what backs it."""
 
-    text: Prose
-    figure: FigureId | None = None
-    claims: list[ClaimId] = []
-    sources: list[SourceId] = []
+    text: words.Prose
+    figure: words.FigureId | None = None
+    claims: list[words.ClaimId] = []
+    sources: list[words.SourceId] = []
 
 
 class LessonTable(ValueTable):
     """A table of values in a lesson."""
 
-    first_column: Line | None = None
+    first_column: words.Line | None = None
     """what the titles of its rows are."""
-    afterword: Prose | None = None
+    afterword: words.Prose | None = None
 
 
 class Section(Backed):
     """A titled stretch of prose with what backs it; `commit` asks before it tells."""
 
-    title: Line
-    opening: Line | None = None
+    title: words.Line
+    opening: words.Line | None = None
     """before the question, what the section is about."""
-    commit: ItemId | None = None
+    commit: words.ItemId | None = None
     table: LessonTable | None = None
     """values, after the text and the figure."""
     program: ExplainedProgram | None = None
     """after the text, a mechanism in full, with its output beside it."""
 
 
-class CostRow(Written):
+class CostRow(words.Written):
     """A law beside what its run measured; run, prediction and measurement follow from the law."""
 
-    what: Line
+    what: words.Line
     """what costs so much."""
-    law: ClaimId
+    law: words.ClaimId
     """the claim's id, `mg-large-peak@large_batch.split_four`."""
 
 

@@ -9,37 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
+from proofbook.generator.content import words
 from proofbook.generator.content.cases import bind_part, names_of_case
 from proofbook.generator.content.draws import NUM_ASKED, Draws, short_names
 from proofbook.generator.content.exhibit import Exhibit
-from proofbook.generator.content.words import (
-    Bound,
-    ClaimId,
-    Expression,
-    Id,
-    ItemId,
-    Line,
-    Prose,
-    RunPath,
-    ValueName,
-    Written,
-    runs_as_cases,
-)
 from proofbook.generator.content.yaml_source import Path
 from proofbook.runners.system.errors import near
 
 
-class TableRow(Written):
+class TableRow(words.Written):
     """A row of a table of values."""
 
-    title: Line
-    cells: Annotated[list[Expression], Field(min_length=1)]
+    title: words.Line
+    cells: Annotated[list[words.Expression], Field(min_length=1)]
 
 
-class ValueTable(Written):
+class ValueTable(words.Written):
     """A table of values, whole."""
 
-    columns: Annotated[list[Line], Field(min_length=1)]
+    columns: Annotated[list[words.Line], Field(min_length=1)]
     rows: Annotated[list[TableRow], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -49,17 +37,19 @@ class ValueTable(Written):
         return self
 
 
-class Item(Written):
+class Item(words.Written):
     """What every question has.
 
     It is as in its first case; `others` are what it is in the others.
     """
 
-    id: Id
+    id: words.Id
     """how a reader's progress is kept; never reused for another question."""
     cases: Annotated[
-        list[Bound],
-        BeforeValidator(runs_as_cases, json_schema_input_type=list[RunPath | Bound]),
+        list[words.Bound],
+        BeforeValidator(
+            words.runs_as_cases, json_schema_input_type=list[words.RunPath | words.Bound]
+        ),
         Field(alias="for"),
     ] = []
     """what the question is asked of: the first case on pages, all of them in turn on Recall pages.
@@ -70,18 +60,18 @@ class Item(Written):
     then no longer count."""
     kept_as: Literal["complete"] | None = None
     """the kind under which answers were kept before the item had this one."""
-    stem: Prose
+    stem: words.Prose
     """the question."""
-    hints: list[Line] = []
-    explains: Prose | None = None
+    hints: list[words.Line] = []
+    explains: words.Prose | None = None
     """the mechanism, shown with the answer."""
-    claims: list[ClaimId] = []
+    claims: list[words.ClaimId] = []
     """evidence shown with the answer, beside what options name."""
-    asks: list[ValueName] = []
+    asks: list[words.ValueName] = []
     """the values that the question asks for, by their names in traces: `peak_bytes`, or, of one
     experiment or run, `sharding.peak_bytes`. The claim of each right option or pair reads one of
     them, so that the key changes with what the question asks for."""
-    source: Line | None = None
+    source: words.Line | None = None
     """outside a book: where exactly the answer stands, with a link where there is one. The page
     shows it as *cited*, and the item's texts may hold numbers. A book refuses it."""
     this_table: ValueTable | None = None
@@ -172,7 +162,7 @@ WholeItem = Annotated[
 ]
 
 
-class QuizFile(Written):
+class QuizFile(words.Written):
     """content/topics/<topic>/quiz.yml: items that modes name by id.
 
     The kinds of items complete it (`kinds/questions/kinds`).
@@ -185,4 +175,4 @@ class QuizFence(QuizFile):
     """A fence `quiz` in a page: the id of an item, a list of ids, or an item, whole."""
 
     items: list[WholeItem] = []
-    names: list[ItemId] = []
+    names: list[words.ItemId] = []

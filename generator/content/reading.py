@@ -12,22 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from proofbook.generator.content import handwritten
+from proofbook.generator.content import claim, errors, handwritten
 from proofbook.generator.content.book import Book, Topic
 from proofbook.generator.content.cases import claim_index
-from proofbook.generator.content.claim import (
-    ClaimFile,
-    MisconceptionFile,
-    ReferenceFile,
-)
 from proofbook.generator.content.documents import Document, read
-from proofbook.generator.content.errors import (
-    ContentError,
-    ContentErrors,
-    Files,
-    nearest,
-    visible_files,
-)
 from proofbook.generator.content.lesson import MODES, LessonFile
 from proofbook.generator.content.quiz import Item
 from proofbook.generator.content.shelf import IsStale, Shelf, standing
@@ -40,10 +28,10 @@ from proofbook.runners.traces import files as traces
 ModelT = TypeVar("ModelT", bound=Written)
 _FILES: dict[str, type[Written]] = {  # of a book, in the order in which they are read
     "site.yml": HomeFile,
-    "misconceptions.yml": MisconceptionFile,
+    "misconceptions.yml": claim.MisconceptionFile,
     "topics/*/topic.yml": TopicFile,
-    "claims/*.yml": ClaimFile,
-    "references.yml": ReferenceFile,
+    "claims/*.yml": claim.ClaimFile,
+    "references.yml": claim.ReferenceFile,
 }
 
 
@@ -57,7 +45,7 @@ def file_models() -> dict[str, type[Written]]:
 
 
 @dataclass
-class Loader(Files):
+class Loader(errors.Files):
     """Reads what authors wrote, and keeps every document and every mistake."""
 
     documents: list[Document[Any]] = field(default_factory=list)
@@ -68,14 +56,14 @@ class Loader(Files):
             message = "no such file; the book needs a home page. Is this the folder of a book?"
             self.refuse(self.content / "site.yml", message)
         for folder in {Path(pattern).parent for pattern in file_models()}:
-            for path in visible_files(self.content, f"{folder}/*.yaml"):
+            for path in errors.visible_files(self.content, f"{folder}/*.yaml"):
                 self.refuse(path, f"files of a book end in `.yml`; rename it to {path.stem}.yml")
         beliefs: frozenset[tuple[str, str]] = frozenset()
         for pattern, model in file_models().items():
-            for path in visible_files(self.content, pattern):
+            for path in errors.visible_files(self.content, pattern):
                 self.keep(path, lambda *held, of=model, by=beliefs: read(*held, of, by))
-            if model is MisconceptionFile:
-                known = self.parts(MisconceptionFile, "misconceptions")
+            if model is claim.MisconceptionFile:
+                known = self.parts(claim.MisconceptionFile, "misconceptions")
                 beliefs = frozenset((name, belief.refuted_by) for name, belief in known.items())
         pages = handwritten.files(self.content / "pages")
         for path in (path for path in pages if path.suffix == ".md"):
@@ -89,11 +77,11 @@ class Loader(Files):
         if document:
             self.documents.append(document)
 
-    def tries(self) -> tuple[tuple[Trace, ...], tuple[ContentError, ...]]:
+    def tries(self) -> tuple[tuple[Trace, ...], tuple[errors.ContentError, ...]]:
         """(runs, oldest first; errors) of `tries/`, without what companions wrote there."""
-        files = Files(self.content)  # a try that cannot be read is no mistake of the book
+        files = errors.Files(self.content)  # a try that cannot be read is no mistake of the book
         others = tuple(end for kind in kinds() for end in kind.tries)
-        paths = visible_files(self.content / "tries", "*.json")
+        paths = errors.visible_files(self.content / "tries", "*.json")
         runs = (files.read_or_refuse(traces.read, p) for p in paths if not p.name.endswith(others))
         in_order = sorted(filter(None, runs), key=lambda trace: trace.recorded_at)
         return tuple(in_order), tuple(files.errors)
@@ -113,7 +101,7 @@ class Loader(Files):
 
     def refuse_doubles(self) -> None:
         """Add errors on duplicate ids: of figures in a file, of other parts in the book."""
-        known: dict[tuple[str, str, str], ContentError] = {}
+        known: dict[tuple[str, str, str], errors.ContentError] = {}
         for document in self.documents:
             for text in document.fields:
                 if text.path[-1] == "id":
@@ -127,16 +115,16 @@ class Loader(Files):
 
     def topics(self) -> Iterator[Topic]:
         """The topics, one for each folder of topics/ with YAML files."""
-        for folder in visible_files(self.content / "topics", "*/"):
-            if visible_files(folder, "*.yml") and (topic := self.topic(folder)):
+        for folder in errors.visible_files(self.content / "topics", "*/"):
+            if errors.visible_files(folder, "*.yml") and (topic := self.topic(folder)):
                 yield topic
 
     def topic(self, folder: Path) -> Topic | None:
         """The topic of a folder, if its `topic.yml` can be read."""
         known = [f"{stem}.yml" for stem in ("topic", "quiz", *MODES)]
-        for path in visible_files(folder, "*.yml"):
+        for path in errors.visible_files(folder, "*.yml"):
             if path.name not in known and not path.match("quiz-*.yml"):
-                self.refuse(path, f"no mode has this name{nearest(path.name, known)}")
+                self.refuse(path, f"no mode has this name{errors.nearest(path.name, known)}")
         if not (folder / "topic.yml").exists():
             self.refuse(folder, "no topic.yml")
         root = self.content.parent
@@ -163,7 +151,7 @@ def _items_of(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[
     return tuple(dict.fromkeys(lesson.model.asked(named, items)))
 
 
-def documents(content: Path) -> tuple[list[Document[Any]], list[ContentError]]:
+def documents(content: Path) -> tuple[list[Document[Any]], list[errors.ContentError]]:
     """The valid documents of a content folder, and the errors of all others."""
     loader = Loader(content.resolve())
     loader.read()
@@ -195,7 +183,7 @@ def load(
     loader.read()
     topics = sorted(loader.topics(), key=lambda topic: (topic.file.order, topic.id))
     loader.refuse_doubles()
-    references = loader.parts(ReferenceFile, "references")
+    references = loader.parts(claim.ReferenceFile, "references")
     shelf = Shelf(loader, is_stale, only, with_new)
     machines = shelf.machines(machine)
     at_hand = next(iter(machines.values()), None)
@@ -208,16 +196,16 @@ def load(
     for kind in (kind for kind in kinds() if kind.references):
         references |= {cited.id: cited for cited in kind.take(kind.references)(on_pages)}
     parts = loader.parts_of_kinds(with_tries=with_tries)
-    judged = claim_index(loader.of(ClaimFile))
+    judged = claim_index(loader.of(claim.ClaimFile))
     if loader.errors or not (at_hand and reference):
         faults = (fault for document in loader.documents for fault in document.text_faults())
-        raise ContentErrors([*loader.errors, *faults])
-    (home,) = loader.of(HomeFile)
+        raise errors.ContentErrors([*loader.errors, *faults])
+    (home,), cited = loader.of(HomeFile), loader.of(claim.ReferenceFile)
     tries, unread = loader.tries() if with_tries else ((), ())
     return Book(
         root=loader.content.parent, home=home.model, topics=tuple(topics),
-        misconceptions=loader.parts(MisconceptionFile, "misconceptions"),
-        given={k: v for file in loader.of(ReferenceFile) for k, v in file.model.given.items()},
+        misconceptions=loader.parts(claim.MisconceptionFile, "misconceptions"),
+        given=dict(pair for file in cited for pair in file.model.given.items()),
         references=references, traces=on_pages,
         machine=at_hand.machine, reference=reference.machine, claim_index=judged, machines=machines,
         documents=tuple(loader.documents),

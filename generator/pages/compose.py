@@ -8,6 +8,7 @@ executed.
 
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 
 from markupsafe import Markup
 
@@ -71,13 +72,14 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
     about = (label if sheet.about_is_recorded else folio.line)(sheet.about)
     origins, marks = frame.origins(folio), " ".join(folio.natures)
     values, natures = folio.sources.values, folio.ui["natures"]
-    around = frame.Frame(
+    # A page's content and what stands around it, as `page.md.j2` prints them.
+    around = SimpleNamespace(
         sheet=sheet,
-        root=folio.root,
+        folio=folio,
+        kind=kind,
         title=title,
         heading=heading,
         description=textwrap.shorten(plain(about), DESCRIPTION_LENGTH, placeholder="…"),
-        boost=kind.boost,
         hides=_hides(sheet, headings),
         scripts=facts.scripts(needs),
         styles=facts.styles(needs),
@@ -91,15 +93,15 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         is_asking=any(part.ASKS for part in parts),
         former=[at for former in filling("former") for at in former(folio.book, sheet.path)],
         content=content,
-        at_hand=folio.at_hand.book.machine.name,
         machines=frame.machines(origins, folio.book),
-        names_machines=kind.names_machines,
         origins=origins,
+        by_machine=frame.by_machine(origins),
         surprises=frame.surprises(folio),
         kinds=frozenset(word for value in values for word in (value.kind, value.nature)),
+        # The words behind its numbers, each with its meaning.
         natures=[(word, means) for word, means in natures.items() if word in marks],
+        # For each number that the machine at hand has, too, whether it differs.
         here=[str(one) != str(values[at]) for at, one in folio.sources.here.items()],
-        sources=folio.sources.block(),
     )
     page = environment().get_template("page.md.j2").render(page=around)
     # A summary draws the first state of a figure and loads none of the others.

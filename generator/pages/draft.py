@@ -10,8 +10,7 @@ from markupsafe import Markup, escape
 from proofbook.generator.content.book import Topic
 from proofbook.generator.content.exhibit import ExplainedProgram, Listing
 from proofbook.generator.content.lesson import LessonFile, LessonTable
-from proofbook.generator.pages.elements import programs, tables
-from proofbook.generator.pages.elements.element import Block, Element, Heading, ListOfLines, Waiting
+from proofbook.generator.pages.elements import element, programs, tables
 from proofbook.generator.pages.page import Gathered
 from proofbook.generator.pages.sheets import Sheet
 from proofbook.generator.pages.views import claims
@@ -73,38 +72,38 @@ class Draft:
     def heading(
         self, level: int, words: str, number: int | None = None, *, anchor: str = "",
         css: str = "", is_listed: bool = True,
-    ) -> Heading:  # fmt: skip
+    ) -> element.Heading:  # fmt: skip
         """A heading with the anchor of its words, or the one that is given."""
         html = escape(words)
         own = slugify(f"{number or ''} {html.striptags()}".strip(), "-")
         self._above = level
         place = anchor or unique(own, self._taken)
-        return Heading(level, html, place, number, css, is_listed, not anchor)
+        return element.Heading(level, html, place, number, css, is_listed, not anchor)
 
-    def lede(self, text: str) -> Block:
+    def lede(self, text: str) -> element.Block:
         """The sentences with which a page begins."""
-        return Block([self.prose(text)], "pb-lede")
+        return element.Block([self.prose(text)], "pb-lede")
 
-    def opening(self, words: str | Markup) -> Block:
+    def opening(self, words: str | Markup) -> element.Block:
         """The paragraph with which a page begins that lists others."""
-        return Block([Markup("<p>{}</p>").format(words)], "pb-lede")
+        return element.Block([Markup("<p>{}</p>").format(words)], "pb-lede")
 
     def passage(
         self, title: str, text: str, number: int | None = None, level: int = 2
-    ) -> Iterator[Element]:
+    ) -> Iterator[element.Element]:
         """A heading, numbered if a number is given, and a text below it."""
         yield self.heading(level, title, number)
-        yield Block([self.prose(text)])
+        yield element.Block([self.prose(text)])
 
-    def lines(self, texts: Iterable[str], tag: str = "ul") -> ListOfLines:
+    def lines(self, texts: Iterable[str], tag: str = "ul") -> element.ListOfLines:
         """Lines as a list."""
-        return ListOfLines([self.line(text) for text in texts], tag)
+        return element.ListOfLines([self.line(text) for text in texts], tag)
 
-    def insight(self, text: str) -> Block:
+    def insight(self, text: str) -> element.Block:
         """The sentence to keep."""
-        return Block([self.prose(text)], "pb-insight")
+        return element.Block([self.prose(text)], "pb-insight")
 
-    def kept(self, lesson: LessonFile) -> Element | Markup:
+    def kept(self, lesson: LessonFile) -> element.Element | Markup:
         """What to keep of a lesson: its takeaways, or else its introduction."""
         if takeaways := getattr(lesson, "takeaways", None):
             return self.lines(takeaways)
@@ -116,35 +115,37 @@ class Draft:
         """A listing with what its run printed."""
         return programs.listing(written, self.folio)
 
-    def notes(self, program: ExplainedProgram) -> programs.Notes:
+    def notes(self, program: ExplainedProgram) -> element.Made:
         """What the lines of a program do."""
         return programs.notes(program, self.folio, self.links.linked)
 
-    def explained(self, program: ExplainedProgram) -> list[Element | Markup]:
+    def explained(self, program: ExplainedProgram) -> list[element.Element | Markup]:
         """What a program printed; the program closed, because the text has said how it works."""
         listed = self.program(program)
         whole = programs.WholeProgram(listed, self.notes(program))
         return [listed.output, self.prose(program.output_says), whole]
 
     def waiting(
-        self, item: str | None, what: str, content: Iterable[Element | Markup]
-    ) -> Waiting | Block:
+        self, item: str | None, what: str, content: Iterable[element.Element | Markup]
+    ) -> element.Waiting | element.Block:
         """Content that waits for the answer to a question, if one is named."""
         inside = list(content)
-        return Waiting(item, plain(what), inside) if item else Block(inside)
+        return element.Waiting(item, plain(what), inside) if item else element.Block(inside)
 
-    def verdicts(self, names: Sequence[str]) -> Iterator[Element]:
+    def verdicts(self, names: Sequence[str]) -> Iterator[element.Element]:
         """A table of claims with their verdicts, if there are any."""
         return claims.verdict_table(claims.verdict_rows(names, self.folio))
 
-    def backing(self, names: Sequence[str], sources: Sequence[str] = ()) -> Iterator[Element]:
+    def backing(
+        self, names: Sequence[str], sources: Sequence[str] = ()
+    ) -> Iterator[element.Element]:
         """Claims with their verdicts and references, folded; a contrary verdict stands above."""
         if names or sources:
             yield from claims.backing(names, sources, self.folio)
 
     # --- tables
 
-    def table(self, table: LessonTable, first: str) -> Iterator[Element | Markup]:
+    def table(self, table: LessonTable, first: str) -> Iterator[element.Element | Markup]:
         """A table of values, and what to see in it."""
         yield tables.of_values(table, self.folio, first)
         yield from self.texts(table.afterword)

@@ -10,7 +10,7 @@ from itertools import chain
 
 from markupsafe import Markup, escape
 
-from proofbook.generator.pages.elements.element import Content, Element, Heading, Sectioned, walk
+from proofbook.generator.pages.elements.element import Content, Element, Heading, walk
 from proofbook.generator.pages.elements.programs import ListedProgram, PrintedText, RunOutput
 from proofbook.generator.pages.elements.tables import Table
 from proofbook.generator.pages.views.handwritten import WrittenMarkdown
@@ -67,11 +67,7 @@ def _meeting(needs: Iterable[str], table: dict[str, str]) -> list[str]:
 def headings(content: Content) -> list[Heading]:
     """The headings of a page that have an anchor of their words."""
     of_markdown = (part.headings for part in content if isinstance(part, WrittenMarkdown))
-    own = (
-        part.headings if isinstance(part, Sectioned) else [part]
-        for part in walk(content)
-        if isinstance(part, Sectioned) or (isinstance(part, Heading) and part.is_anchored)
-    )  # fmt: skip
+    own = (part.headings for part in walk(content) if not isinstance(part, WrittenMarkdown))
     return [*chain.from_iterable(own), *chain.from_iterable(of_markdown)]
 
 

@@ -10,17 +10,7 @@ every platform.
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from proofbook.runners.core.trace.fields import (
-    NBSP,
-    SIZES,
-    THOUSANDS,
-    TIMES,
-    Sizes,
-    as_written,
-    exactly,
-    scaled,
-    significant,
-)
+from proofbook.runners.core.trace import fields
 
 WORDS = "words cannot be multiplied or divided"
 LEAST_ERROR = 1e-5  # of a formula: what is less is the rounding of small numbers
@@ -68,12 +58,16 @@ OF_FIELDS = BY_NAME | {
     "bits/s": Unit(0, -1, num_bits=1), "seconds/byte": Unit(-1, 1), "FLOP/byte": Unit(-1, 0, 1),
     "per second": Unit(0, -1), "loss": LOSS, "position": ORDINAL, "rank": ORDINAL,
 }  # fmt: skip
-COUNTS: Sizes = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6), ("", 1))
+COUNTS: fields.Sizes = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6), ("", 1))
 _SHORT = {
     "FLOP": "FLOP", "bytes/s": "B/s", "bits/s": "bit/s", "FLOP/s": "FLOP/s", "FLOP/byte": "FLOP/B",
 }  # fmt: skip
-SCALES: dict[Unit, Sizes] = {BYTES: SIZES, SECONDS: TIMES, Unit(-1, 1): (("s/B", 1),)} | {
-    OF_FIELDS[name]: tuple((prefix + short, size) for prefix, size in THOUSANDS)
+SCALES: dict[Unit, fields.Sizes] = {
+    BYTES: fields.SIZES,
+    SECONDS: fields.TIMES,
+    Unit(-1, 1): (("s/B", 1),),
+} | {
+    OF_FIELDS[name]: tuple((prefix + short, size) for prefix, size in fields.THOUSANDS)
     for name, short in _SHORT.items()
 }
 
@@ -157,22 +151,22 @@ def printed(number: float | str, unit: Unit, form: Form) -> str:
     if isinstance(number, str):
         return number
     if form.way == "error" and 0 < abs(number) < LEAST_ERROR:
-        return f"<{NBSP}{_unsigned(LEAST_ERROR, SHARE, Form(digits=1))}"
+        return f"<{fields.NBSP}{_unsigned(LEAST_ERROR, SHARE, Form(digits=1))}"
     sign = "−" if number < 0 else ""
-    label = form.label and form.way != "exact" and NBSP + form.label
+    label = form.label and form.way != "exact" and fields.NBSP + form.label
     if label and unit.style == "ordinal" and form.label.isalpha():
-        return f"{form.label}{NBSP}{number}"
+        return f"{form.label}{fields.NBSP}{number}"
     return f"{sign}{_unsigned(abs(number), unit, form)}{label or ''}"
 
 
 def _unsigned(number: float, unit: Unit, form: Form) -> str:
     digits = form.digits or (4 if unit.style == "loss" else 3)
     if form.way == "exact":
-        return exactly(number, str(unit))
+        return fields.exactly(number, str(unit))
     if unit == Unit(0, -1):
-        return f"{_count(number, digits)}{NBSP}per{NBSP}second"
+        return f"{_count(number, digits)}{fields.NBSP}per{fields.NBSP}second"
     if unit in SCALES:
-        return scaled(number, SCALES[unit], digits)
+        return fields.scaled(number, SCALES[unit], digits)
     if any(unit[:-1]):
         raise UnitError(f"this would print in {unit}")
     return _pure(number, unit, form, digits)
@@ -180,17 +174,19 @@ def _unsigned(number: float, unit: Unit, form: Form) -> str:
 
 def _pure(number: float, unit: Unit, form: Form, digits: int) -> str:
     if form.way in ("percent", "error") or (unit.style == "share" and form.way is None):
-        return f"{significant(number * 100, digits)}%"
+        return f"{fields.significant(number * 100, digits)}%"
     if form.way == "times":
-        return f"{_count(number, digits)}{NBSP}times"
+        return f"{_count(number, digits)}{fields.NBSP}times"
     if unit.style == "ordinal" and isinstance(number, int):
         return str(number)
     if form.way == "written" and form.digits is None and number < 1_000_000:
-        return as_written(number)
+        return fields.as_written(number)
     return _count(number, digits)
 
 
 def _count(number: float, digits: int) -> str:
     if isinstance(number, int) and number < 1_000_000:
         return f"{number:,}"
-    return scaled(number, COUNTS, digits) if number >= 1 else significant(number, digits)
+    return (
+        fields.scaled(number, COUNTS, digits) if number >= 1 else fields.significant(number, digits)
+    )

@@ -82,7 +82,9 @@ class Kind(NamedTuple):
     sheets: str = ""  # (Book) → its pages
     pages: Mapping[str, PageKind] = {}  # by the kind of a `Sheet`
     fences: Mapping[str, Fence] = {}  # by the word behind the marks
-    mistakes: str = ""  # (Evidence, Document) → ContentErrors of a file
+    # Model of a file → (Evidence, Document) → what is wrong in it: paths in the file, each with a
+    # message, or ContentErrors of other places.
+    mistakes: Mapping[str, str] = {}
     known: Mapping[str, str] = {}  # mark of a text → (Book, Document) → the ids that it may name
     mistakes_after: str = ""  # (Book, sections by lesson) → ContentErrors once pages are printed
     programs: str = ""  # (Book) → paths of further programs that pages offer

@@ -13,9 +13,9 @@ from proofbook.generator.checks import trace_checks
 from proofbook.generator.checks.content_checks import check
 from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.reading import load
-from proofbook.generator.kinds.guide.guide import Guide
+from proofbook.generator.kinds.guide.words import GuideFile
 from proofbook.generator.kinds.questions.kinds import kind_of
-from proofbook.generator.kinds.statements.statements import Statements
+from proofbook.generator.kinds.statements.pages import Statements
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.perturbed import counterexample
 from proofbook.generator.website.publish import committed_machines
@@ -159,12 +159,7 @@ def test_a_question_that_calculates_with_measured_times_states_them(real):
 
 
 def test_a_process_that_ended_is_asked_why_before_it_is_restarted(real):
-    (hangs,) = [
-        one
-        for written in real.part(Guide).files
-        for _, one in written.symptoms
-        if one.id == "hangs"
-    ]
+    (hangs,) = [one for _, one in real.file(GuideFile).symptoms if one.id == "hangs"]
     ended = hangs.edges[0]
     assert "process of a rank end" in ended.ask
     assert ended.use is None

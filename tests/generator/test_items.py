@@ -11,7 +11,7 @@ from proofbook.generator.content.cases import bind_expression
 from proofbook.generator.content.draws import MOST_TRIED, NUM_ASKED, Draws, parsed, short_names
 from proofbook.generator.kinds.questions.item_checks import answerable_cases
 from proofbook.generator.kinds.questions.kinds import digest_of, kind_of
-from proofbook.generator.kinds.questions.kinds.kind import OPEN
+from proofbook.generator.kinds.questions.kinds.base import OPEN
 from proofbook.generator.kinds.questions.kinds.typed import unit_of
 from proofbook.generator.pages.press import Press
 from proofbook.generator.values import units

@@ -9,11 +9,11 @@ import yaml
 from markdown import Markdown
 from markupsafe import Markup
 
-from proofbook.generator.kinds.statements.statements import Statements, bears_out
+from proofbook.generator.kinds.statements.pages import Statements, bears_out
 from proofbook.generator.kinds.statements.words import SentenceVerdict
 from proofbook.generator.pages import facts
-from proofbook.generator.pages.elements.element import Apart, Block, Fold, Waiting
-from proofbook.generator.pages.elements.programs import ListedProgram, Notes, WholeProgram
+from proofbook.generator.pages.elements.element import Apart, Block, Fold, Made, Waiting
+from proofbook.generator.pages.elements.programs import ListedProgram, WholeProgram
 from proofbook.generator.pages.press import Press
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.website import publish
@@ -129,7 +129,9 @@ def test_minutes_count_what_a_page_shows_its_questions_and_its_code():
     assert facts.minutes([text, Waiting("asked", "what", [text])], folio) == 6
     listed = ListedProgram(Markup(), "", Markup(), 2 * facts.LINES_PER_MINUTE, "", None)
     whole = WholeProgram(listed)
-    assert facts.minutes([text, whole, replace(whole, notes=Notes([]))], folio) == 3 + 2
+    assert (
+        facts.minutes([text, whole, replace(whole, notes=Made("Notes", rows=[]))], folio) == 3 + 2
+    )
     folio.items += ["asked"] * 4
     asked = 4 * facts.MINUTES_PER_QUESTION
     assert facts.minutes([Block([text, folded, Apart([text])])], folio) == 3 + asked

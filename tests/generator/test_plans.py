@@ -14,7 +14,7 @@ from proofbook.companions.planner.answers.law_of_time import Bounds, Cluster
 from proofbook.companions.planner.answers.published import is_stale
 from proofbook.companions.planner.layouts_named import Planned
 from proofbook.companions.planner.pages import published
-from proofbook.companions.planner.words import Plans
+from proofbook.companions.planner.words import PlanFile
 from proofbook.companions.verify import reports
 from proofbook.companions.verify.pages import GROUPS
 from proofbook.companions.verify.report import causes
@@ -111,14 +111,14 @@ def test_a_layout_of_a_lesson_that_another_one_dominates_is_told_at_its_place(mo
     one = Planned(("techniques", 2), "run", LAYOUT, others, fits=False)
     monkeypatch.setattr(layouts_named, "planned", lambda *_: iter([one]))
     said = "run is dominated by less; name one of those"
-    mistakes = [*layouts_named.layout_mistakes(None, SimpleNamespace(model=None))]
+    mistakes = [*layouts_named.mistakes(None, SimpleNamespace(model=None))]
     assert mistakes == [(("techniques", 2, "planned"), said)]
 
 
 def test_no_two_published_peaks_have_the_same_words(real):
     evidence = Evidence(real)
     folio = Folio(evidence, evidence, {}, "plan/page.md")
-    rows = published.peak_rows(real.part(Plans).file.published, folio)
+    rows = published.peak_rows(real.file(PlanFile).published, folio)
     said = [(re.sub("<small.*?</small>|<[^>]*>", "", row[0]), row[1]) for row in rows]
     assert len({*said}) == len(said) > 50
 

@@ -12,12 +12,12 @@ import pytest
 import torch
 import yaml
 
-from proofbook.companions.labs import command, in_book
+from proofbook.companions.labs import command
 from proofbook.companions.labs.benches import BENCHES
 from proofbook.companions.labs.command import report
 from proofbook.companions.labs.grading import case_of, graded
 from proofbook.companions.labs.shelf import Desk, labs
-from proofbook.companions.labs.words import WrongFile
+from proofbook.companions.labs.words import WrongFile, wrong_mistakes
 from proofbook.generator.content.documents import read
 from proofbook.runners.system import book
 from proofbook.runners.system.errors import FixableError
@@ -302,7 +302,7 @@ def test_the_changes_of_a_wrong_program_must_fit_the_solution_and_make_python(tm
     )
     (tmp_path / "wrong.yml").write_text(text)
     evidence = SimpleNamespace(book=SimpleNamespace(root=tmp_path))
-    errors = in_book.mistakes(evidence, read("wrong.yml", text, WrongFile))
+    errors = wrong_mistakes(evidence, read("wrong.yml", text, WrongFile))
     assert [str(error) for error in errors] == [
         "wrong.yml:6:7: 'three = 3' is no line of the program; copy it from there, as it is "
         "indented",

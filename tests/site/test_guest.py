@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from proofbook.companions.guest import assets
+from proofbook.companions.guest import plugin
 from proofbook.companions.guest.questions import Guest
 from proofbook.generator.content.errors import ContentErrors
 from proofbook.generator.content.handwritten import FENCE
@@ -114,7 +114,7 @@ def test_nothing_of_the_site_moves_but_the_page_that_asks(sites, theme):
         {path.relative_to(one): path.read_bytes() for path in one.rglob("*") if path.is_file()}
         for one in (sites / theme / "without" / "site", sites / theme / "with" / "site")
     )
-    assert {path.as_posix() for path in after.keys() - before} == set(assets.guest_assets())
+    assert {path.as_posix() for path in after.keys() - before} == set(plugin.guest_assets())
     changed = {path.as_posix() for path, content in before.items() if after[path] != content}
     assert changed == {"sub/asks/index.html"}
     page = after[Path("sub/asks/index.html")].decode()
@@ -156,7 +156,7 @@ def test_readers_answer_and_their_answers_stay(theme, address, open_page):
 
 
 def test_no_rule_of_the_style_sheet_reaches_beyond_a_question():
-    css = assets.guest_assets()[f"{assets.GUEST}/quiz.css"].decode()
+    css = plugin.guest_assets()[f"{plugin.GUEST}/quiz.css"].decode()
     css = re.sub(r"@keyframes pb-\w+\s*\{(?:[^{}]*\{[^{}]*\})*\s*\}", "", css)
     within = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
     lists = [one for one in re.findall(r"([^{}]+)\{", css) if one[0] != "@"]

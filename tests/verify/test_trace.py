@@ -76,7 +76,7 @@ def test_a_committed_report_is_of_the_verify_that_judged_it(judge_in):
     same, other = judge_in("compare.py", '"""Compares', '"""What compares'), judge_in()
     assert same == other == judge_in("fit.py", "import torch\n", "import torch  # as ranks do\n")
     edits = [
-        ("compare.py", "return in_words(factor", "return in_words(1e3 * factor"),
+        ("causes.py", "return in_words(factor", "return in_words(1e3 * factor"),
         ("fit.py", "return ", "return not "),
         ("losses.py", "        return ", "        return not "),
         ("../../runners/judging/rounding.py", "NORM = 4\n", "NORM = 4e3\n"),

@@ -5,8 +5,7 @@ closed forms as a script that answers what it asks, and a table of presets for r
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from markupsafe import Markup
 
@@ -14,10 +13,9 @@ from proofbook.companions.planner.answers import closed_form
 from proofbook.companions.planner.answers.answer import needs, verdict
 from proofbook.companions.planner.answers.architecture import (
     Architecture,
-    ModelPreset,
     model_presets,
 )
-from proofbook.companions.planner.answers.devices import Gpu, gpus
+from proofbook.companions.planner.answers.devices import gpus
 from proofbook.companions.planner.answers.question import (
     PlanError,
     PlannedModel,
@@ -28,7 +26,7 @@ from proofbook.companions.planner.answers.question import (
 )
 from proofbook.companions.planner.pages.javascript import script_of
 from proofbook.companions.planner.words import MemoryChoices
-from proofbook.generator.pages.elements.element import Element
+from proofbook.generator.pages.elements.element import Made
 from proofbook.generator.pages.elements.tables import Row, Table
 from proofbook.generator.pages.environment import label
 from proofbook.generator.printing.folio import Folio
@@ -37,26 +35,12 @@ from proofbook.generator.values.value import computed
 
 SCRIPT = "assets/memory-law.js"
 COUNTS = [2**power for power in range(11)]
+# Fields of a model that readers change.
 _SIZES = ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "ffn_size", "vocabulary")
 _ROOTS = (closed_form.answer, needs, verdict, Question, Question.check, Strategy, Architecture)
 
 
-@dataclass(frozen=True)
-class MemoryCalculator(Element):
-    """A form that a script works, and a table of presets."""
-
-    IS_FOUND = False
-    written: MemoryChoices
-    models: Sequence[ModelPreset]
-    devices: Mapping[str, Gpu]
-    counts: Sequence[int]
-    sizes: Sequence[str]  # fields of a model that readers change
-    training: TrainingSettings  # at first
-    script: str  # the address of the closed forms
-    table: Table
-
-
-def calculator(written: MemoryChoices, folio: Folio) -> MemoryCalculator:
+def calculator(written: MemoryChoices, folio: Folio) -> Made:
     """The calculator, whose script is then among the assets of the page."""
     models, training = model_presets(), TrainingSettings(sequence=written.sequence)
     given = {
@@ -68,9 +52,11 @@ def calculator(written: MemoryChoices, folio: Folio) -> MemoryCalculator:
     folio.assets[SCRIPT] = law.encode()
     heads = [f"#{example.label}" for example in written.examples]
     table = Table(["Model", *heads], [*_rows(written, folio)], is_found=False)
-    presets = [*models.values()]
-    script = folio.root + SCRIPT
-    return MemoryCalculator(written, presets, gpus(), COUNTS, _SIZES, training, script, table)
+    return Made(
+        "MemoryCalculator", is_found=False, written=written, models=[*models.values()],
+        devices=gpus(), counts=COUNTS, sizes=_SIZES, training=training,
+        script=folio.root + SCRIPT, table=table,
+    )  # fmt: skip
 
 
 def _strategies(written: MemoryChoices) -> Iterator[tuple[str, dict[str, object]]]:

@@ -6,7 +6,6 @@ the command answers, by closed forms.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -14,12 +13,11 @@ from proofbook.companions.planner.answers.plan_grid import Grid, GridRow, experi
 from proofbook.companions.planner.answers.published import PEAKS
 from proofbook.companions.planner.layouts_named import planned as planned_in
 from proofbook.companions.planner.pages import fits, published
-from proofbook.companions.planner.words import OrderPart, PlanFile, Plans
+from proofbook.companions.planner.words import OrderPart, PlanFile
 from proofbook.generator.content.book import Book
-from proofbook.generator.content.shelf import TraceOnPage
 from proofbook.generator.kinds.lessons.words import WhyFile
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold
+from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold, Made
 from proofbook.generator.pages.elements.programs import Command
 from proofbook.generator.pages.elements.tables import Row, Table
 from proofbook.generator.pages.environment import counted, label
@@ -47,18 +45,6 @@ PLANNED = Markup(
 )
 LAYOUTS = "Layout", "#A rank needs", *(f"#{measure}" for measure in BY_LAW), "#Other layouts"
 Parts = Iterator[Element | Markup]
-
-
-@dataclass(frozen=True)
-class PlanOpening(Element):
-    """Links to the pages of all models, and what the plans of this one show and share."""
-
-    models: Sequence[TraceOnPage]
-    here: str  # the experiment of the page
-    root: str
-    lede: Sequence[Markup]
-    facts: dict[str, Markup]  # by control, what all plans share
-    order: Markup  # the title of the table of clusters, if there is one
 
 
 def _grid(experiment: str, folio: Folio) -> Grid:
@@ -152,13 +138,13 @@ PLAN = "plan.md"
 
 def former(book: Book, path: str) -> Sequence[str]:
     """Anchors that a page had."""
-    written = book.part(Plans).file
+    written = book.file(PlanFile)
     return written.former.get(path, ()) if written else ()
 
 
 def sheets(book: Book) -> Iterator[Sheet]:
     """The page that leads to the models, and that of each model."""
-    plan, written = book.part(Plans).file, "content/planner/plan.yml"
+    plan, written = book.file(PlanFile), "content/planner/plan.yml"
     if plan is None:
         return
     yield Sheet(PLAN, "plan", plan.title, plan.about, written, has_toc=True)
@@ -202,7 +188,7 @@ def plan(draft: Draft) -> Parts:
 
 
 def _written(folio: Folio) -> PlanFile:
-    written = folio.book.part(Plans).file
+    written = folio.book.file(PlanFile)
     assert written is not None
     return written
 
@@ -247,11 +233,11 @@ def planned(draft: Draft) -> Parts:
     grid, order = _grid(name, folio), _order_in(folio)
     facts = {name: _shared(grid, name, folio) for name in ("num_parameters", "microbatch")}
     precision = own.words.precision[grid.rows[0].state.precision]
-    yield PlanOpening(
-        [folio.book.traces[other] for other in own.models], name, folio.root,
-        [draft.prose(own.opening), *([draft.prose(order.short)] if order else [])],
-        {**facts, "precision": folio.line(precision)},
-        folio.line(order.table) if order else Markup(),
+    yield Made(
+        "PlanOpening", models=[folio.book.traces[other] for other in own.models], here=name,
+        root=folio.root, lede=draft.texts(own.opening, order.short if order else None),
+        facts={**facts, "precision": folio.line(precision)},  # that all plans share
+        order=folio.line(order.table) if order else Markup(),
     )  # fmt: skip
     names, *columns = zip(*_named(grid, folio), strict=True)
     yield draft.heading(2, "What each layout needs")

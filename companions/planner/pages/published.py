@@ -6,7 +6,6 @@ peak. Out: tables of these peaks and their scores, and of clusters.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from statistics import median
 
@@ -15,9 +14,9 @@ from markupsafe import Markup
 from proofbook.companions.planner.answers import published as answers
 from proofbook.companions.planner.answers.published import KINDS, MOST_ERROR, ORDER, PEAKS
 from proofbook.companions.planner.answers.published_order import NEAR
-from proofbook.companions.planner.words import PeaksPage, Plans
+from proofbook.companions.planner.words import PeaksPage, PlanFile
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements.element import Aside, Element, Fold
+from proofbook.generator.pages.elements.element import Aside, Element, Fold, worded
 from proofbook.generator.pages.elements.tables import Row, Table
 from proofbook.generator.pages.environment import counted, label
 from proofbook.generator.printing.folio import Folio
@@ -30,29 +29,12 @@ CASE = "Configuration, and where it is published"
 CLUSTERS = "Model and cluster", "Fastest, and the rule's", "#Slower by"
 
 
-@dataclass(frozen=True)
-class PublishedCase(Element):
-    """What was measured, and where that is published."""
-
-    run: Run
-    name: str  # of the run, to which values and links lead; empty below its first row
-    variant: Markup | str = ""
-    why: Markup | str = ""  # it is not what a simulation says
-
-
-@dataclass(frozen=True)
-class ClusterLayouts(Element):
-    """The fastest layout of a published cluster, and the rule's."""
-
-    run: Run
-
-
 # --- memory
 
 
 def published(draft: Draft) -> Iterator[Element | Markup]:
     """Published peaks beside simulated ones."""
-    written = draft.folio.book.part(Plans).file
+    written = draft.folio.book.file(PlanFile)
     assert written is not None
     page = written.published
     assert page
@@ -111,15 +93,15 @@ def peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
         folio.run(f"{PEAKS.experiment}.{name}")
         row, values = str(run.settings["id"]), _compared(name, kind, kind, folio)
         misses = abs(numeric(values[-1])) > MOST_ERROR
-        case = PublishedCase(
-            run,
-            name if name != before else "",
-            folio.line(page.variants.get(row, "")),
-            _why(name, run, kind, page.notes.get(row), folio) if misses else "",
-        )
+        case = worded(
+            "PublishedCase", run=run,
+            name=name if name != before else "",  # to which values and links lead
+            variant=folio.line(page.variants.get(row, "")),
+            why=_why(name, run, kind, page.notes.get(row), folio) if misses else "",
+        )  # fmt: skip
         both = map(folio.show, values[:2])
         formed = folio.show(_compared(name, kind, f"formed_{kind}", folio)[-1])
-        yield [Markup(case), kind, *both, _marked(values[-1], misses, folio), formed]
+        yield [case, kind, *both, _marked(values[-1], misses, folio), formed]
         before = name
 
 
@@ -144,7 +126,8 @@ def clusters(folio: Folio) -> Iterator[Row]:
         share = folio.reading(path, "ranks", 0, "measures", "slower_share")
         assert share is not None
         slower = _marked(share.formatted(way="percent", digits=2), numeric(share) > NEAR, folio)
-        yield [Markup(PublishedCase(run, name)), Markup(ClusterLayouts(run)), slower]
+        case = worded("PublishedCase", run=run, name=name, variant="", why="")
+        yield [case, worded("ClusterLayouts", run=run), slower]
 
 
 # --- both

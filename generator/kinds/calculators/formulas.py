@@ -13,20 +13,10 @@ from functools import lru_cache
 from proofbook.generator.content.cases import bind_expression
 from proofbook.generator.content.claim import NumberTolerance
 from proofbook.generator.kinds.calculators.words import Calculator, CalculatorOutput, FormulaCheck
-from proofbook.generator.values import units
+from proofbook.generator.values import formula, units
 from proofbook.generator.values.claim_formula import observed_run, off_by
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.expression import Function, compiled
-from proofbook.generator.values.formula import (
-    Symbol,
-    Tree,
-    filled,
-    least,
-    most,
-    names_of,
-    postfix,
-    printed,
-)
 from proofbook.generator.values.laws import closed_forms
 from proofbook.generator.values.value import ExpressionError, Value, computed, constant, numeric
 
@@ -61,12 +51,12 @@ class Formula:
     """A formula that pages calculate with: `+ - * /`, `min`, `max`, laws, numbers and inputs."""
 
     written: str  # by its author
-    tree: Tree  # its laws written out
+    tree: formula.Tree  # its laws written out
 
     @property
     def names(self) -> tuple[str, ...]:
         """The inputs that it needs, in the order in which they stand."""
-        return tuple(names_of(self.tree))
+        return tuple(formula.names_of(self.tree))
 
     def value(self, inputs: Mapping[str, float]) -> float | None:
         """Its value, a float; None where it divides by zero or exceeds the range of floats."""
@@ -81,24 +71,24 @@ class Formula:
     def readable(self) -> str:
         """The formula for readers: as its author wrote it, unless that calls a law by its name."""
         calls_a_law = compiled(self.written).functions & closed_forms().keys()
-        return printed(self.tree) if calls_a_law else self.written
+        return formula.printed(self.tree) if calls_a_law else self.written
 
     @property
     def postfix(self) -> str:
         """The formula as the page's script reads it."""
-        return " ".join(postfix(self.tree))
+        return " ".join(formula.postfix(self.tree))
 
 
 def _functions() -> dict[str, Function]:
-    return {**closed_forms(), "min": least, "max": most}
+    return {**closed_forms(), "min": formula.least, "max": formula.most}
 
 
 @lru_cache(maxsize=256)
-def parsed(formula: str) -> Formula:
+def parsed(written: str) -> Formula:
     """A formula, parsed once; ExpressionError for any other text."""
-    expression = compiled(formula)
-    inputs = {name: Symbol(name) for name in expression.names}
-    return Formula(formula, expression.formula(inputs, _functions()))
+    expression = compiled(written)
+    inputs = {name: formula.Symbol(name) for name in expression.names}
+    return Formula(written, expression.formula(inputs, _functions()))
 
 
 def result(output: CalculatorOutput, given: Mapping[str, Value | None]) -> Value | None:
@@ -106,17 +96,17 @@ def result(output: CalculatorOutput, given: Mapping[str, Value | None]) -> Value
 
     None too where inputs come from two machines, which are only ever compared side by side.
     """
-    formula = parsed(output.formula)
-    inputs = {name: value for name in formula.names if (value := given.get(name))}
+    own = parsed(output.formula)
+    inputs = {name: value for name in own.names if (value := given.get(name))}
     machines = frozenset[str]().union(*(value.machines for value in inputs.values()))
-    if len(inputs) < len(formula.names) or len(machines) > 1:
+    if len(inputs) < len(own.names) or len(machines) > 1:
         return None
-    number = formula.value({name: float(numeric(value)) for name, value in inputs.items()})
+    number = own.value({name: float(numeric(value)) for name, value in inputs.items()})
     if number is None:
         return None
     whole = int(number) if number.is_integer() and abs(number) < 2**53 else number
     read = tuple(value for value in inputs.values() if value.origin or value.inputs)
-    tree = filled(formula.tree, {name: value.tree for name, value in inputs.items()})
+    tree = formula.filled(own.tree, {name: value.tree for name, value in inputs.items()})
     return computed(whole, units.BY_NAME[output.quantity], tree, read)
 
 

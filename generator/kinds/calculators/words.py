@@ -5,40 +5,30 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from proofbook.generator.content import words
 from proofbook.generator.content.claim import NumberTolerance
-from proofbook.generator.content.words import (
-    ClaimId,
-    Expression,
-    Formula,
-    Line,
-    Name,
-    PerRun,
-    Prose,
-    RunPath,
-    Written,
-)
 
 Quantity = Literal["count", "bytes", "seconds", "bytes/s", "FLOP/s", "share", "plain"]
 
 
-class CalculatorInput(Written):
+class CalculatorInput(words.Written):
     """A number that a reader sets, between two bounds; a bound may be a plain number."""
 
-    name: Name
+    name: words.Name
     """what formulas call it."""
-    label: Line
+    label: words.Line
     quantity: Quantity
-    unit: Line | None = None
+    unit: words.Line | None = None
     """what a count counts, beside its field: `ranks`."""
-    at_most: Formula | None = None
+    at_most: words.Formula | None = None
     """what the other inputs allow, a formula over them: `parameters`."""
-    start: Expression
+    start: words.Expression
     """an expression: its value when the page opens."""
-    low: int | float | Expression
+    low: int | float | words.Expression
     """the bounds of the field: expressions, or plain numbers."""
-    high: int | float | Expression
+    high: int | float | words.Expression
     """the bounds of the field: expressions, or plain numbers."""
-    on_run: PerRun | None = None
+    on_run: words.PerRun | None = None
     """what it is on a run that formulas are compared with: `run.model.num_parameters`."""
 
     @property
@@ -52,33 +42,33 @@ def _by_law(written: object) -> object:
     return {"law": written} if isinstance(written, str) else written
 
 
-class FormulaCheck(Written):
+class FormulaCheck(words.Written):
     """A run that a formula is compared with, and what was measured there."""
 
     ONE_OF = (("law", "run"), ("law", "measured"))
-    law: ClaimId | None = None
+    law: words.ClaimId | None = None
     """the claim whose run and observation these are; its name may stand alone."""
-    run: RunPath | None = None
+    run: words.RunPath | None = None
     """instead of it, where no claim observes this."""
-    measured: Expression | None = None
+    measured: words.Expression | None = None
     """instead of it, where no claim observes this."""
-    given: dict[Name, int | float | Expression] = {}
+    given: dict[words.Name, int | float | words.Expression] = {}
     """inputs on this run that are not what `on_run` says. One that the trace does not hold, such as
     the bytes of a number, may be a plain number."""
 
 
-class CalculatorOutput(Written):
+class CalculatorOutput(words.Written):
     """A number worked out of the inputs by `+ - * /`, brackets, `min` and `max`."""
 
-    name: Name
-    label: Line
+    name: words.Name
+    label: words.Line
     quantity: Quantity
-    formula: Formula
+    formula: words.Formula
     checked_on: Annotated[
         list[
             Annotated[
                 FormulaCheck,
-                BeforeValidator(_by_law, json_schema_input_type=ClaimId | FormulaCheck),
+                BeforeValidator(_by_law, json_schema_input_type=words.ClaimId | FormulaCheck),
             ]
         ],
         Field(min_length=1),
@@ -86,12 +76,12 @@ class CalculatorOutput(Written):
     within: NumberTolerance
 
 
-class Calculator(Written):
+class Calculator(words.Written):
     """A small calculator whose formulas are compared with runs at every build."""
 
-    introduction: Prose
+    introduction: words.Prose
     """what it works out, in a few lines, so that fields and results follow at once."""
-    afterword: Prose | None = None
+    afterword: words.Prose | None = None
     """below the fields, what to enter and where the formulas apply."""
     inputs: Annotated[list[CalculatorInput], Field(min_length=1, max_length=7)]
     outputs: Annotated[list[CalculatorOutput], Field(min_length=1, max_length=6)]

@@ -1,18 +1,20 @@
-"""The page of all evidence: how many laws hold, which are furthest off, and what is cited."""
+"""The pages of evidence; that of all claims says how many hold, which err most, what is cited."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 from markupsafe import Markup
 
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.claim import Reference, Verdict
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements.element import Block, Element, Fold, Worded
+from proofbook.generator.pages.elements.element import Block, Element, Fold, Made, worded
 from proofbook.generator.pages.elements.tables import Table
 from proofbook.generator.pages.environment import counted
-from proofbook.generator.pages.views.claims import CitedSources, cited, measured_by
+from proofbook.generator.pages.sheets import EVIDENCE, Sheet
+from proofbook.generator.pages.views.claims import cited, cited_sources, measured_by
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.claim_formula import off_by
 from proofbook.generator.values.machines import disagree
@@ -23,20 +25,8 @@ from proofbook.runners.system.kinds import kinds
 NUM_FURTHEST = 5
 
 
-@dataclass(frozen=True)
-class ShownMachine(Element):
-    """The machine that measured the runs of a page."""
-
-    IS_FOUND = False
-    book: Book
-    cpu: Markup
-    num_cores: Markup
-    memory: Markup
-
-
-@dataclass(frozen=True)
-class Tally(Worded):
-    """What claims come to on the machine shown; it prints that in words."""
+class Tally(NamedTuple):
+    """What claims come to on the machine shown."""
 
     laws: Counter[Verdict]  # also those that do not apply, or have no evidence
     num_observations: int
@@ -45,35 +35,49 @@ class Tally(Worded):
     reference: str  # its name
 
 
-@dataclass(frozen=True)
-class TalliedClaims(Element):
-    """What all claims come to by experiment, and the runs that surprise."""
-
-    IS_FOUND = False
-    book: Book
-    total: Tally
-    groups: Sequence[tuple[str, Tally]]  # by experiment
-    furthest: Table  # laws
-    others: Sequence[tuple[str, int, int]]  # machines: the claims that each decides, and otherwise
+def sheets(book: Book) -> Iterator[Sheet]:
+    """The pages of evidence: of all claims, of machines, and of each experiment's runs."""
+    about = (
+        "For each experiment, this page says how many laws hold and how many observations turned "
+        "out otherwise. The page of an experiment has each of its claims, with prediction, "
+        "observation and verdict."
+    )
+    yield Sheet(EVIDENCE, "evidence", "Evidence", about, "content/claims", has_toc=True)
+    sheet = partial(Sheet, under=EVIDENCE)
+    about = "Each machine that ran experiments has a page: what it is, and what it measured."
+    yield sheet("machines/index.md", "machines", "Machines", about)
+    about = "What a machine is, and what it measured."
+    recorded = partial(sheet, is_recorded=True, about_is_recorded=True)
+    for name in book.machines:
+        path, title = f"machines/{name}.md", f"Machine {name}"
+        yield recorded(path, "machine", title, about, of=name, kept=name)
+    for name, on_page in book.traces.items():
+        if not on_page.nature:
+            path, title = f"evidence/{name}.md", f"The runs of {name}"
+            yield recorded(path, "runs", title, on_page.trace.question, of=name)
 
 
 def evidence(draft: Draft) -> Iterator[Element | Markup]:
     """What the claims of the book come to, and its sources."""
     folio, book = draft.folio, draft.folio.book
     yield draft.opening(draft.sheet.about)
-    fields = "machine.cpu", "machine.num_cores", "machine.memory_bytes"
-    yield ShownMachine(book, *map(folio.cell, fields))
+    yield Made(
+        "ShownMachine", is_found=False, book=book, cpu=folio.cell("machine.cpu"),
+        num_cores=folio.cell("machine.num_cores"), memory=folio.cell("machine.memory_bytes"),
+    )  # fmt: skip
     yield Markup('<div id="repeat"></div>')
     yield from draft.passage("Run it yourself", book.home.repeat)
     yield draft.heading(2, "Summary")
     groups = [(name, _tally(names, folio)) for name, names in draft.gathered.claim_groups.items()]
-    total, others = _tally([*book.claims], folio), [*_on_others(folio)]
-    yield Block([total, TalliedClaims(book, total, groups, _furthest(folio), others)])
+    total = _tally([*book.claims], folio)
+    by_experiment = Made(
+        "TalliedClaims", is_found=False, book=book, total=total, groups=groups,
+        furthest=_furthest(folio), others=[*_on_others(folio)],
+    )  # fmt: skip
+    yield Block([worded("Tally", **total._asdict()), by_experiment])
     if book.references:
         yield draft.heading(2, "Sources")
-        sources = _cited(folio)
-        title = Markup("Sources that this book cites: ") + counted(len(sources.documents))
-        yield Fold(title, [sources], is_found=True)
+        yield _cited(folio)
 
 
 def _tally(claims: Sequence[str], folio: Folio) -> Tally:
@@ -115,7 +119,7 @@ def _on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
             yield machine, num, sum(disagree(*pair) for pair in pairs)
 
 
-def _cited(folio: Folio) -> CitedSources:
+def _cited(folio: Folio) -> Fold:
     """All references by title, those of one document together."""
     given = (kind.take(kind.references) for kind in kinds() if kind.references)
     of_rows = {cited.id for references in given for cited in references(folio.book.traces)}
@@ -128,4 +132,6 @@ def _cited(folio: Folio) -> CitedSources:
             apart.append(reference)
         else:
             documents.setdefault(reference.url, []).append(cited(reference, folio))
-    return CitedSources([*documents.values()], apart, is_anchored=True)
+    title = Markup("Sources that this book cites: ") + counted(len(documents))
+    sources = cited_sources([*documents.values()], apart, is_anchored=True)
+    return Fold(title, [sources], is_found=True)

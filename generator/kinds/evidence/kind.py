@@ -6,7 +6,7 @@ from proofbook.runners.system.kinds import Kind, PageKind
 _PAGE = PageKind("", 0.0005, names_machines=False, names_each=True)
 
 KIND = Kind(
-    sheets=".sheets:sheets",
+    sheets=".claims_page:sheets",
     pages={
         "evidence": _PAGE._replace(compose=".claims_page:evidence"),
         "runs": _PAGE._replace(compose=".machines:runs"),

@@ -1,18 +1,17 @@
 """What machines are and what they measured: a page of each, and the runs of each experiment."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from proofbook.generator.content.book import Book
 from proofbook.generator.content.shelf import MachineFolder, TraceOnPage, measure_command
 from proofbook.generator.kinds.lessons import trials
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements.element import Aside, Element, Facts, Fold, Worded
+from proofbook.generator.pages.elements.element import Aside, Element, Facts, Fold, Made, worded
 from proofbook.generator.pages.elements.tables import with_units
 from proofbook.generator.pages.environment import unbroken
 from proofbook.generator.pages.views.claims import proofs
@@ -40,44 +39,19 @@ Parts = Iterator[Element | Markup]
 # --- machines
 
 
-@dataclass(frozen=True)
-class MachineList(Worded):
-    """All machines, and how one more comes here."""
-
-    book: Book
-    measure: str  # the command, on pages that show the reference machine
-
-
-@dataclass(frozen=True)
-class MachineOpening(Worded):
-    """Which machine a page is about."""
-
-    folder: MachineFolder
-    book: Book
-
-
-@dataclass(frozen=True)
-class MeasuredTraces(Element):
-    """What a machine measured, and the commands that measure the rest."""
-
-    IS_FOUND = False
-    folder: MachineFolder
-    missing: str  # the command for experiments that it lacks
-    heavier: str  # for runs that it left out
-
-
 def machines(draft: Draft) -> Parts:
     """The page that lists all machines."""
     book = draft.folio.book
     yield draft.opening(draft.sheet.about)
-    yield MachineList(book, measure_command() if book.is_reference else "")
+    measure = measure_command() if book.is_reference else ""  # how one more machine comes here
+    yield worded("MachineList", book=book, measure=measure)
 
 
 def machine(draft: Draft) -> Parts:
     """The page of a machine."""
     folio, book = draft.folio, draft.folio.book
     folder = book.machines[draft.sheet.of]
-    yield MachineOpening(folder, book)
+    yield worded("MachineOpening", folder=folder, book=book)
     for title, of in (("What it is", _facts), ("Measured primitives", _primitives)):
         if facts := [(escape(word), folio.show(value)) for word, value in of(folder, folio)]:
             yield draft.heading(2, title)
@@ -90,11 +64,11 @@ def machine(draft: Draft) -> Parts:
     )
     is_shown = folder.machine.name == book.machine.name
     is_partial = is_shown and any(trace.left_out for trace in folder.traces.values())
-    yield MeasuredTraces(
-        folder,
-        measure_command(missing) if missing and is_shown else "",
-        measure_command(full=True) if is_partial else "",
-    )
+    yield Made(
+        "MeasuredTraces", is_found=False, folder=folder,
+        missing=measure_command(missing) if missing and is_shown else "",
+        heavier=measure_command(full=True) if is_partial else "",
+    )  # fmt: skip
 
 
 def _facts(folder: MachineFolder, folio: Folio) -> Iterator[tuple[str, Value]]:
@@ -153,30 +127,6 @@ class RunRow(NamedTuple):
         return self.run.reason or ""
 
 
-@dataclass(frozen=True)
-class MachineRuns(Element):
-    """The runs of an experiment on a machine, and those that it skipped."""
-
-    IS_FOUND = False
-    folder: MachineFolder
-    trace: Trace
-    book: Book
-    again: str  # the command that measures them again, where the pages show this machine
-    full: str  # that measures also what was left out
-    nature: str  # of all runs over several ranks
-    rows: Sequence[RunRow]
-    measures: Sequence[Markup]  # titles of what some run measured
-    numbers: Sequence[Sequence[Markup]]  # a row of these for each run
-    skipped: Sequence[RunRow]
-
-
-@dataclass(frozen=True)
-class MeasuresExplained(Worded):
-    """What the measures of some tables are."""
-
-    by_machine: Sequence[MachineRuns]
-
-
 def runs(draft: Draft) -> Parts:
     """The runs of an experiment, and the claims that rest on them."""
     experiment, folio = draft.sheet.of, draft.folio
@@ -190,7 +140,7 @@ def runs(draft: Draft) -> Parts:
         yield Aside(lacks.format(unbroken(own), folio.ui["reference_machine"]), "pb-notice")
     by_machine = [_runs_on(experiment, folder, folio) for folder in having]
     first, *others = sorted(by_machine, key=lambda runs: (not runs.rows, not runs.again))
-    yield MeasuresExplained(by_machine)
+    yield worded("MeasuresExplained", by_machine=by_machine)
     yield draft.heading(2, "On " + unbroken(first.trace.machine))
     yield first
     for other in others:
@@ -206,7 +156,8 @@ def runs(draft: Draft) -> Parts:
     yield Aside(Markup('<a href="../evidence.html">Evidence of all experiments</a>'))
 
 
-def _runs_on(experiment: str, folder: MachineFolder, folio: Folio) -> MachineRuns:
+def _runs_on(experiment: str, folder: MachineFolder, folio: Folio) -> Made:
+    """The runs of an experiment on a machine, and those that it skipped."""
     book, trace = folio.book, folder.traces[experiment]
     on_page, evidence = book.traces[experiment], _evidence(trace, folder, folio)
     all_rows = [
@@ -224,10 +175,12 @@ def _runs_on(experiment: str, folder: MachineFolder, folio: Folio) -> MachineRun
     ]
     numbers = [[row.measured.get(word, ABSENT) for word in words] for row in rows]
     is_shown = on_page.machine.name == folder.machine.name
-    return MachineRuns(
-        folder, trace, book, reproduce_command(on_page, book) if is_shown else "",
-        measure_command(experiment, full=True), nature, rows,
-        *with_units([f"#{word}" for word in words], numbers),
+    measures, numbers = with_units([f"#{word}" for word in words], numbers)
+    return Made(
+        "MachineRuns", is_found=False, folder=folder, trace=trace, book=book, nature=nature,
+        again=reproduce_command(on_page, book) if is_shown else "",
+        full=measure_command(experiment, full=True),
+        rows=rows, measures=measures, numbers=numbers,
         skipped=[row for row in all_rows if row.run.status == "skipped"],
     )  # fmt: skip
 

@@ -11,15 +11,7 @@ from markupsafe import Markup
 from proofbook.generator.content.exhibit import Figure, GrowthChart
 from proofbook.generator.kinds.figures.axes import Scale, percent, plain
 from proofbook.generator.kinds.figures.drawing import WIDE
-from proofbook.generator.kinds.figures.drawings.plot import (
-    LINES,
-    MARKS,
-    Axis,
-    Series,
-    axis_of,
-    dashed,
-    plot,
-)
+from proofbook.generator.kinds.figures.drawings import plot
 from proofbook.generator.kinds.figures.picture import DrawnState, NumberRow, Picture, plain_line
 from proofbook.generator.kinds.figures.play.states import PlayState
 from proofbook.generator.printing.folio import Folio
@@ -54,8 +46,8 @@ def epochs(figure: Figure, folio: Folio) -> Picture:
         if series:
             ys = [y for curve in series for _, y, _ in curve.points]
             numbers = range(1, 1 + max(len(curve.points) for curve in series))
-            x = Axis("epoch", numbers, ends=(1, max(numbers[-1], 2)))
-            drawing = plot(series, x, axis_of("", ys, 4, says=says), PANEL_HEIGHT, PANEL)
+            x = plot.Axis("epoch", numbers, ends=(1, max(numbers[-1], 2)))
+            drawing = plot.plot(series, x, plot.axis_of("", ys, 4, says=says), PANEL_HEIGHT, PANEL)
             described = "; ".join(
                 f"{curve.name}: " + ", ".join(f"{y:.4g}" for _, y, _ in curve.points)
                 for curve in series
@@ -87,10 +79,10 @@ def _names_of(paths: Sequence[str], folio: Folio) -> dict[str, str]:
     return {path: name if num[name] == 1 else path for path, name in short.items()}
 
 
-def _lines(panel: str, read: Read) -> Iterator[Series]:
+def _lines(panel: str, read: Read) -> Iterator[plot.Series]:
     """A line for training and validation of each run; too many runs, training alone."""
     fields = {panel: "training", f"validation_{panel}": "validation"}
-    if len(fields) * len(read) > len(LINES):
+    if len(fields) * len(read) > len(plot.LINES):
         fields = {panel: "training"}
     position = 0
     for of_run, values in read.items():
@@ -102,7 +94,7 @@ def _lines(panel: str, read: Read) -> Iterator[Series]:
                 if value is not None and not isinstance(value.number, str)
             ]
             if points:
-                yield dashed(name, points, position)
+                yield plot.dashed(name, points, position)
                 position += 1
 
 
@@ -162,10 +154,10 @@ def growth(figure: Figure, folio: Folio) -> Picture:
         for label, unit in ((written.x_label, of_x[0]), (written.y_label, of_y[0]))
     )
     ends = (min(xs) if is_log else 0, max(xs))
-    x = Axis(x_title, sorted({ends[0], *xs}), ends, lambda value: plain(value, 4), is_log)
-    y = axis_of(y_title, ys if is_log else {0, *ys}, 5, is_logarithmic=is_log)
+    x = plot.Axis(x_title, sorted({ends[0], *xs}), ends, lambda value: plain(value, 4), is_log)
+    y = plot.axis_of(y_title, ys if is_log else {0, *ys}, 5, is_logarithmic=is_log)
     says = "; ".join(say for _, _, say in points if say)
-    state = DrawnState(partial(plot, series, x, y, HEIGHT), says)
+    state = DrawnState(partial(plot.plot, series, x, y, HEIGHT), says)
     title = plain_line(figure.title, folio)
     return Picture(head, table, state.svg(figure.id, title, is_operated=folio.opens))
 
@@ -177,7 +169,7 @@ def _unit(values: Sequence[Value]) -> tuple[str, float]:
 
 def _series(
     by_label: Mapping[str, Sequence[GrowthRun]], measured: str, x: float, y: float, folio: Folio
-) -> Iterator[Series]:
+) -> Iterator[plot.Series]:
     """A line for each label, and what the formula says, which needs one name for all.
 
     A formula whose points are all on the line of another is drawn once: dashes upon dashes would
@@ -187,7 +179,7 @@ def _series(
         [(numeric(row.x) / x, numeric(row.predicted) / y, "") for row in runs if row.predicted]
         for runs in by_label.values()
     ]
-    for (label, runs), mark in zip(by_label.items(), MARKS, strict=False):
+    for (label, runs), mark in zip(by_label.items(), plot.MARKS, strict=False):
         name, points = plain_line(label, folio), []
         for row in runs:
             formula_words = f" ({BY_FORMULA} {row.predicted})" if row.predicted else ""
@@ -195,11 +187,11 @@ def _series(
             points.append((numeric(row.x) / x, numeric(row.measured) / y, say))
         # beside a formula a band, on which dashes still show
         title, width = (f"{name}, {measured}", "band") if any(formulas) else (name, "thick")
-        yield Series(title, points, f"{mark[0]} {width}", mark)
+        yield plot.Series(title, points, f"{mark[0]} {width}", mark)
     formulas.sort(key=len, reverse=True)
     for n, formula in enumerate(formulas):
         if formula and not any(set(formula) <= set(longer) for longer in formulas[:n]):
-            yield Series("" if n else BY_FORMULA, formula, "formula")
+            yield plot.Series("" if n else BY_FORMULA, formula, "formula")
 
 
 def _rows_of_growth(
@@ -222,14 +214,14 @@ def loss(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[Drawn
     if not points:
         return
     last = max(x for x, _, _ in points)
-    x = Axis("step", Scale(1, last, 0, 1).ticks(6), ends=(1, last))
-    y = axis_of("", [y for _, y, _ in points], 4)
+    x = plot.Axis("step", Scale(1, last, 0, 1).ticks(6), ends=(1, last))
+    y = plot.axis_of("", [y for _, y, _ in points], 4)
     for series in lines:
         says = "; ".join(f"{curve.name}: {curve.points[-1][2]}" for curve in series)
-        yield DrawnState(partial(plot, series, x, y, PANEL_HEIGHT), says)
+        yield DrawnState(partial(plot.plot, series, x, y, PANEL_HEIGHT), says)
 
 
-def _losses(state: PlayState, folio: Folio) -> Iterator[Series]:
+def _losses(state: PlayState, folio: Folio) -> Iterator[plot.Series]:
     """The losses of each run, of which about a dozen can be read off."""
     for position, labelled in enumerate(state.runs):
         name = labelled.label or folio.strategy(labelled.run)
@@ -240,4 +232,4 @@ def _losses(state: PlayState, folio: Folio) -> Iterator[Series]:
         for n, loss in known:
             words = f"{name}, step {n}: {units.printed(loss, units.LOSS, units.AS_RULED)}"
             points.append((float(n), loss, "" if n % every and n < len(known) else words))
-        yield dashed(name, points, position)
+        yield plot.dashed(name, points, position)

@@ -2,21 +2,24 @@
 
 The kinds have their readers beside this file, which turn runs into rows of words and numbers, and a
 drawing in `drawings/`, which knows nothing of runs. Whatever is drawn also stands in a table, each
-number with its provenance.
+number with its provenance. A page shows a figure drawn once, or operated by readers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from proofbook.generator.content.exhibit import Figure
 from proofbook.generator.kinds.figures.charts import epochs, growth
-from proofbook.generator.kinds.figures.picture import Picture
+from proofbook.generator.kinds.figures.picture import Picture, Play
 from proofbook.generator.kinds.figures.placement_figure import placement
 from proofbook.generator.kinds.figures.play import states as play_states
 from proofbook.generator.kinds.figures.play.frame import play
-from proofbook.generator.printing.folio import REFERENCE, Folio
+from proofbook.generator.pages.elements.element import Apart, Element
+from proofbook.generator.pages.elements.tables import Table, with_units
+from proofbook.generator.printing.folio import REFERENCE, Folio, breakable
 from proofbook.generator.values.regime import CROWDED, SPELLED, is_crowded
 from proofbook.runners.core.trace.records import Run
 
@@ -90,3 +93,65 @@ def _run_paths(figure: Figure) -> list[str]:
         [run for series in figure.growth.series for run in series.runs] if figure.growth else []
     )
     return list(dict.fromkeys([*figure.runs, *of_growth]))
+
+
+@dataclass(frozen=True)
+class DrawnFigure(Element):
+    """A figure with its drawings; of one that readers operate the first state."""
+
+    of: FigureOnPage
+    numbers: Table | None = None  # behind it
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Also the style of states, if it is drawn of a play."""
+        return super().needs | ({"state"} if self.of.picture.play else set())
+
+    def parts(self) -> Iterator[Element | Markup]:
+        """Its title, its caption and the numbers behind it."""
+        yield from (self.of.title, self.of.caption)
+        if self.numbers:
+            yield Apart([self.numbers])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedFigure(DrawnFigure):
+    """A figure that readers operate: without a script its first state, and a table of all."""
+
+    play: Play
+
+    @property
+    def entry(self) -> tuple[str, Markup]:
+        """Its title names quantities, and is found."""
+        return f"figure-{self.of.id}", self.of.title
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Also the script of a player, if it is played."""
+        return super().needs | ({"moments"} if self.play.moments else set())
+
+    def parts(self) -> Iterator[Element | Markup]:
+        """Its title and its caption."""
+        yield from (self.of.title, self.play.task, self.of.caption)
+        for control in self.play.controls:
+            yield from map(escape, (control.label, *control.options))
+
+
+def figure(drawn: FigureOnPage) -> DrawnFigure:
+    """A figure as an element: operated if it is a play."""
+    play = drawn.picture.play
+    if play is None:
+        return drawn_once(drawn)
+    heads = [escape("#") + breakable(name) for name in play.head]
+    titles, cells = with_units(heads, [row.cells for row in play.rows])
+    rows = [row._replace(cells=own) for row, own in zip(play.rows, cells, strict=True)]
+    head = [Markup(title[1:]) for title in titles]
+    return PlayedFigure(drawn, play=replace(play, head=head, rows=rows))
+
+
+def drawn_once(drawn: FigureOnPage, *, with_numbers: bool = True) -> DrawnFigure:
+    """A figure as an element that nobody operates."""
+    head, rows = drawn.picture.head, drawn.picture.rows
+    heads = [*head[:1], *(f"#{name}" for name in head[1:])]
+    numbers = Table(heads, rows, head_css="pb-label") if with_numbers else None
+    return DrawnFigure(drawn, numbers)

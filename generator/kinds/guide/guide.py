@@ -1,32 +1,14 @@
-"""The guide of a book, and what is wrong in it.
-
-In: `content/guide.yml`, and the lessons that its questions lead to. Out: `Guide`, and every
-mistake.
-"""
+"""What is wrong in the guide of a book: in `content/guide.yml`, and where its questions lead."""
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
-from typing import Any
 
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.documents import Document
 from proofbook.generator.content.errors import ContentError, nearest
-from proofbook.generator.content.reading import Loader
+from proofbook.generator.content.yaml_source import Mistake
 from proofbook.generator.kinds.guide.words import GuideFile
 from proofbook.generator.kinds.questions import item_checks
 from proofbook.generator.values.evaluation import Evidence
-
-
-@dataclass(frozen=True)
-class Guide:
-    """Its file, if there is one."""
-
-    files: tuple[GuideFile, ...] = ()
-
-
-def guide(loader: Loader, _: bool) -> Guide:
-    """What was read."""
-    return Guide(tuple(document.model for document in loader.of(GuideFile)))
 
 
 def techniques(_: Book, document: Document[GuideFile]) -> list[str]:
@@ -43,13 +25,12 @@ def symptoms(_: Book, document: Document[GuideFile]) -> list[str]:
     ]
 
 
-def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+def mistakes(evidence: Evidence, document: Document[GuideFile]) -> Iterator[Mistake]:
     """Claims behind an advice that do not hold."""
-    if isinstance(document.model, GuideFile):
-        for field in document.fields:
-            is_known = field.mark == "claim" and field.text in evidence.book.claims
-            if is_known and (problem := item_checks.why_unheld(evidence, field.text)):
-                yield document.error(field.path, problem)
+    for field in document.fields:
+        is_known = field.mark == "claim" and field.text in evidence.book.claims
+        if is_known and (problem := item_checks.why_unheld(evidence, field.text)):
+            yield field.path, problem
 
 
 def missing_sections(

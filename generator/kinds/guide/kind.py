@@ -4,9 +4,8 @@ from proofbook.runners.system.kinds import Kind, PageKind
 
 KIND = Kind(
     files={"guide.yml": ".words:GuideFile"},
-    reads=".guide:guide",
     known={"technique": ".guide:techniques", "symptom": ".guide:symptoms"},
-    mistakes=".guide:mistakes",
+    mistakes={".words:GuideFile": ".guide:mistakes"},
     mistakes_after=".guide:missing_sections",
     sheets=".pages:sheets",
     pages={"guide": PageKind(".pages:guide", 0.4), "symptom": PageKind(".pages:symptom", 0.15)},

@@ -1,95 +1,26 @@
 """The guide: from a symptom, by questions about a run, to a technique and what it costs."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from itertools import chain
-from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
 from proofbook.generator.content.book import Book
-from proofbook.generator.kinds.guide.guide import Guide
 from proofbook.generator.kinds.guide.words import Edge, GuideFile, Symptom, Technique
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements.element import (
-    Aside,
-    Block,
-    Element,
-    Fold,
-    Heading,
-    ListOfLines,
-    Sectioned,
-    Worded,
-)
+from proofbook.generator.pages.elements import element
 from proofbook.generator.pages.elements.programs import run_link
 from proofbook.generator.pages.sheets import Sheet
-from proofbook.generator.pages.views.claims import JudgedClaim, verdict_rows
+from proofbook.generator.pages.views.claims import verdict_rows
 from proofbook.generator.printing.markdown import plain
 from proofbook.runners.system.kinds import filling
 
 LEVEL = 2  # of the headings of a page's own questions
 
 
-@dataclass(frozen=True)
-class ClaimsBehind(Worded):
-    """The verdicts of claims, in a few words."""
-
-    claims: Sequence[JudgedClaim]
-
-
-@dataclass(frozen=True)
-class TechniqueTable(Element):
-    """Techniques in groups, each with a title; each technique is an entry of the search."""
-
-    # Of a technique its name, what it saved and what it costs, with the claims behind that.
-    groups: Sequence[tuple[Markup, Sequence[tuple[Heading, Markup, Markup, ClaimsBehind]]]]
-
-    def parts(self) -> Iterator[Element | Markup]:
-        """The titles of groups, which belong to no technique; then the techniques."""
-        yield from (title for title, _ in self.groups)
-        yield from chain.from_iterable(row for _, rows in self.groups for row in rows)
-
-
-class RunQuestion(NamedTuple):
-    """A question about a run: where a yes leads, and why."""
-
-    edge: Edge
-    anchor: str
-    asks: Markup
-    leads: Markup  # the technique, or the symptom at which to go on
-    because: Markup
-    href: str  # of the lesson
-    lesson: Markup
-    runs: Sequence[Markup]
-    plan: Markup
-    evidence: Sequence[Element]
-    below: "Sequence[RunQuestions]"  # questions to which a yes leads
-
-    @property
-    def number(self) -> str:
-        """Its number among those of the page."""
-        return self.anchor.removeprefix("ask-").replace("-", ".")
-
-
-@dataclass(frozen=True)
-class RunQuestions(Sectioned):
-    """Questions about a run, in order, at a level of headings."""
-
-    level: int
-    questions: Sequence[RunQuestion]
-    root: str
-
-    @property
-    def headings(self) -> list[Heading]:
-        """The questions of level 2, for the list of contents; the search takes them for text."""
-        own = self.questions if self.level == LEVEL else ()
-        return [Heading(LEVEL, asked.asks, asked.anchor, int(asked.number)) for asked in own]
-
-
 def sheets(book: Book) -> Iterator[Sheet]:
     """The guide, and each of its symptoms."""
-    for written in book.part(Guide).files:
+    if written := book.file(GuideFile):
         sheet = partial(Sheet, source="content/guide.yml", has_toc=True)
         yield sheet("guide.md", "guide", written.title, written.about)
         for _, symptom in written.symptoms:
@@ -97,14 +28,14 @@ def sheets(book: Book) -> Iterator[Sheet]:
             yield sheet(path, "symptom", title, symptom.tell, of=symptom.id, under="guide.md")
 
 
-def lead(draft: Draft) -> Iterator[Element]:
+def lead(draft: Draft) -> Iterator[element.Element]:
     """What leads here from the lesson that says which method to use when."""
-    for written in draft.folio.book.part(Guide).files:
+    if written := draft.folio.book.file(GuideFile):
         start = 'If a run fails, start from the symptom: <a href="../../guide.html">{}</a>'
-        yield Aside(Markup(start).format(draft.folio.in_link.line(written.title)))
+        yield element.Aside(Markup(start).format(draft.folio.in_link.line(written.title)))
 
 
-def guide(draft: Draft) -> Iterator[Element | Markup]:
+def guide(draft: Draft) -> Iterator[element.Element | Markup]:
     """The page of all symptoms, and of the techniques that help."""
     written, folio = _guide(draft), draft.folio
     link = Markup('<a href="guide/{}.html">{}</a>')
@@ -112,20 +43,23 @@ def guide(draft: Draft) -> Iterator[Element | Markup]:
     for group in written.groups:
         yield draft.heading(2, folio.line(group.title))
         if group.introduction:
-            yield Block([draft.prose(group.introduction)])
+            yield element.Block([draft.prose(group.introduction)])
         titles = ((symptom.id, folio.in_link.line(symptom.title)) for symptom in group.symptoms)
-        yield ListOfLines([link.format(*title) for title in titles])
+        yield element.ListOfLines([link.format(*title) for title in titles])
     yield from draft.passage("What helps, and what it costs", written.techniques_say)
     groups = []
     for title, techniques in written.techniques_by_group:
         rows = [_technique_row(technique, draft) for technique in techniques]
         groups.append((folio.line(title), rows))
-    title = Markup("The techniques, a row each")
-    yield Fold(title, [TechniqueTable(groups)], is_found=True)
+    # The titles of groups belong to no technique; each technique is an entry of the search.
+    words = [*(title for title, _ in groups), *(row for _, rows in groups for row in rows)]
+    table = element.Made("TechniqueTable", visible=words, groups=groups)
+    yield element.Fold(Markup("The techniques, a row each"), [table], is_found=True)
 
 
 def _guide(draft: Draft) -> GuideFile:
-    (written,) = draft.folio.book.part(Guide).files
+    written = draft.folio.book.file(GuideFile)
+    assert written
     return written
 
 
@@ -135,36 +69,44 @@ def _symptoms(draft: Draft) -> dict[str, Symptom]:
 
 def _technique_row(
     technique: Technique, draft: Draft
-) -> tuple[Heading, Markup, Markup, ClaimsBehind]:
+) -> tuple[element.Heading, Markup, Markup, Markup]:
+    """Its name, what it saved, what it costs, and the verdicts of the claims behind that."""
     texts = technique.name, technique.saved or "–", technique.costs
     name, saved, costs = map(draft.folio.line, texts)
-    heading = Heading(3, name, f"technique-{technique.id}", is_anchored=False)
-    return heading, saved, costs, ClaimsBehind(verdict_rows(technique.claims, draft.folio))
+    heading = element.Heading(3, name, f"technique-{technique.id}", is_anchored=False)
+    claims = verdict_rows(technique.claims, draft.folio)
+    return heading, saved, costs, element.worded("ClaimsBehind", claims=claims)
 
 
-def symptom(draft: Draft) -> Iterator[Element | Markup]:
+def symptom(draft: Draft) -> Iterator[element.Element | Markup]:
     """The page of a symptom: what to rule out, and questions about a run."""
     written = _symptoms(draft)[draft.sheet.of]
-    yield Block([draft.prose(text) for text in (written.tell, written.read) if text])
+    yield element.Block([draft.prose(text) for text in (written.tell, written.read) if text])
     if written.causes:
         says = "Rule these causes out first. We measured only those whose link leads to a program:"
         if len(written.causes) == 1:
             says = "Rule this cause out first. We measured it only if its link leads to a program:"
-        yield Block([escape(says)], tag="p")
+        yield element.Block([escape(says)], tag="p")
         yield draft.lines(written.causes)
     yield _questions(written.edges, "ask", draft)
     yield draft.heading(2, "If nothing here applies")
-    yield Block([draft.prose(_guide(draft).otherwise)])
+    yield element.Block([draft.prose(_guide(draft).otherwise)])
     link = Markup('<a class="pb-operate" href="{}guide.html">All symptoms</a>')
-    yield Aside(link.format(draft.folio.root))
+    yield element.Aside(link.format(draft.folio.root))
 
 
-def _questions(edges: Sequence[Edge], above: str, draft: Draft) -> RunQuestions:
+def _questions(edges: Sequence[Edge], above: str, draft: Draft) -> element.Made:
+    """Questions about a run, in order, each with where a yes leads, and why."""
     questions = [_question(edge, f"{above}-{n}", draft) for n, edge in enumerate(edges, 1)]
-    return RunQuestions(LEVEL + above.count("-"), questions, draft.folio.root)
+    level = LEVEL + above.count("-")
+    listed = questions if level == LEVEL else ()  # the search takes them for text
+    return element.Made(
+        "RunQuestions", visible=questions, level=level, questions=questions, root=draft.folio.root,
+        headings=[element.Heading(LEVEL, q.asks, q.anchor, int(q.number)) for q in listed],
+    )  # fmt: skip
 
 
-def _question(edge: Edge, anchor: str, draft: Draft) -> RunQuestion:
+def _question(edge: Edge, anchor: str, draft: Draft) -> element.Made:
     folio, (name, mode) = draft.folio, edge.lesson.page.split("/")
     asks, because = folio.line(edge.ask), folio.line(edge.because)
     href = folio.root + draft.gathered.sections(edge.lesson.page).get(edge.lesson.section, "")
@@ -184,6 +126,10 @@ def _question(edge: Edge, anchor: str, draft: Draft) -> RunQuestion:
     runs = [run_link(run, folio) for run in behind]
     evidence = [*draft.backing(edge.claims)]
     below = [_questions(edge.edges, anchor, draft)] if edge.edges else []
-    return RunQuestion(
-        edge, anchor, asks, leads, because, href, escape(words), runs, plan, evidence, below
-    )
+    return element.Made(
+        "RunQuestion", edge=edge, anchor=anchor, asks=asks,
+        number=anchor.removeprefix("ask-").replace("-", "."),
+        leads=leads,  # the technique, or the symptom at which to go on
+        because=because, href=href, lesson=escape(words), runs=runs, plan=plan, evidence=evidence,
+        below=below,  # questions to which a yes leads
+    )  # fmt: skip

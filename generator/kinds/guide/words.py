@@ -12,88 +12,78 @@ from typing import Annotated
 
 from pydantic import Field
 
-from proofbook.generator.content.words import (
-    ClaimId,
-    Id,
-    LessonSection,
-    Line,
-    Prose,
-    RunPath,
-    SymptomId,
-    TechniqueId,
-    Written,
-)
+from proofbook.generator.content import words
 from proofbook.generator.content.yaml_source import Path
 
 
-class Edge(Written):
+class Edge(words.Written):
     """A question about a run, and where a *yes* leads: give one of the last three."""
 
     ONE_OF = (("use", "edges", "continue_at"),)
-    ask: Line
+    ask: words.Line
     """what a reader looks up in the run."""
-    because: Line
+    because: words.Line
     """why a *yes* leads there."""
-    claims: Annotated[list[ClaimId], Field(min_length=1)]
+    claims: Annotated[list[words.ClaimId], Field(min_length=1)]
     """what backs it; the build fails when one of them stops holding."""
-    lesson: LessonSection
+    lesson: words.LessonSection
     """the section that explains it."""
-    use: TechniqueId | None = None
+    use: words.TechniqueId | None = None
     """a technique."""
     edges: list[Edge] = []
     """further questions."""
-    continue_at: SymptomId | None = None
+    continue_at: words.SymptomId | None = None
     """another symptom, or a question of it, which goes on from here."""
 
 
-class Symptom(Written):
+class Symptom(words.Written):
     """What fails. Readers take its questions in order, up to the first answered with yes."""
 
-    id: Id
-    title: Line
-    tell: Prose
+    id: words.Id
+    title: words.Line
+    tell: words.Prose
     """how to recognize it."""
-    read: Prose | None = None
+    read: words.Prose | None = None
     """what to run and read before the questions."""
-    causes: list[Line] = []
+    causes: list[words.Line] = []
     """what to rule out first, since no technique helps against it; no run shows these."""
     edges: Annotated[list[Edge], Field(min_length=1)]
 
 
-class SymptomGroup(Written):
+class SymptomGroup(words.Written):
     """Symptoms of one kind."""
 
-    title: Line
-    introduction: Prose | None = None
+    title: words.Line
+    introduction: words.Prose | None = None
     symptoms: Annotated[list[Symptom], Field(min_length=1)]
 
 
-class Technique(Written):
+class Technique(words.Written):
     """What helps, and what it costs."""
 
-    id: Id
-    name: Line
-    saved: Line | None = None
+    id: words.Id
+    name: words.Line
+    saved: words.Line | None = None
     """what it saved in a run of ours, where a run shows it."""
-    costs: Line
-    claims: list[ClaimId] = []
+    costs: words.Line
+    claims: list[words.ClaimId] = []
     """what backs the cost."""
-    planned: RunPath | None = None
+    planned: words.RunPath | None = None
     """the simulation on the Plan pages that shows it; no other layout may dominate it."""
     fits: bool = False
     """readers who need it have memory free, so that needing less of it is no gain."""
 
 
-class GuideFile(Written):
+class GuideFile(words.Written):
     """content/guide.yml."""
 
-    title: Line
-    about: Line
-    introduction: Prose
-    otherwise: Prose
+    title: words.Line
+    about: words.Line
+    introduction: words.Prose
+    otherwise: words.Prose
     """what to collect, and where to ask, if no question of a symptom leads on."""
     groups: Annotated[list[SymptomGroup], Field(min_length=1)]
-    techniques_say: Prose
+    techniques_say: words.Prose
     techniques: Annotated[list[Technique], Field(min_length=1)]
 
     @property
@@ -104,7 +94,7 @@ class GuideFile(Written):
                 yield ("groups", number, "symptoms", position), symptom
 
     @property
-    def techniques_by_group(self) -> list[tuple[Line, list[Technique]]]:
+    def techniques_by_group(self) -> list[tuple[words.Line, list[Technique]]]:
         """[(title, `Technique`s)] of the groups: those it leads to that no earlier group does.
 
         The first group also has the techniques that no group leads to.

@@ -1,8 +1,6 @@
 """The home page, the list of topics and the page of a topic: where reading begins."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -10,7 +8,7 @@ from proofbook.generator.content.book import Book, Topic
 from proofbook.generator.content.topic import Survivor
 from proofbook.generator.kinds.lessons import ways
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements.element import Aside, Block, Element
+from proofbook.generator.pages.elements.element import Aside, Block, Element, Made
 from proofbook.generator.pages.sheets import HOME, Sheet
 from proofbook.generator.pages.way import Groups, Step
 from proofbook.generator.printing.folio import Folio
@@ -24,46 +22,6 @@ MINUTES, LABS = "Minutes are for reading and questions", "; a lab takes longer"
 
 
 # --- the home page
-
-
-class TriedWay(NamedTuple):
-    """A way to train: a bar for each rank, and how its run ended under the budget."""
-
-    says: Markup  # if readers may not know the strategy
-    strategy: Markup
-    bars: Sequence[tuple[float, Markup]]  # each its share of the axis, and the peak memory
-    outcome: str  # which readers do not see before they have answered
-
-
-@dataclass(frozen=True)
-class MemoryGame(Element):
-    """Bars of peak memory on one axis; readers say which of them fit under a line."""
-
-    TRAINS = TRAINS
-    question: Markup
-    budget: Markup
-    rows: Sequence[TriedWay]
-    next: Markup  # what a reader may do after it
-    share: float  # of the axis, that lies below the line
-    models: Mapping[int, Markup]  # of all games of the page, by their place
-    place: int  # among them
-
-
-@dataclass(frozen=True)
-class Begin(Element):
-    """Where reading begins; for readers who return, a script leads on, and to what is due."""
-
-    IS_FOUND = False
-    href: str
-    words: str
-    recalls: Sequence[tuple[str, str]]  # the topic of each page of Recall, and its items
-
-
-@dataclass(frozen=True)
-class Leads(Element):
-    """What a visitor looks for or wants to know: in a word or two, and in full."""
-
-    leads: Sequence[tuple[Markup, Markup]]
 
 
 def sheets(book: Book) -> Iterator[Sheet]:
@@ -83,22 +41,22 @@ def home(draft: Draft) -> Iterator[Element | Markup]:
     folio, book = draft.folio, draft.folio.book
     yield draft.opening(folio.line(book.home.about))
     hrefs = [step.href for step in ways.first_hour(folio)]
-    yield Begin(
-        [*hrefs, f"topics/{next(iter(book.lessons), 'index')}.html"][0],
-        f"Begin{': the first hour' * bool(hrefs)}",
-        [
+    yield Made(
+        "Begin", is_found=False, words=f"Begin{': the first hour' * bool(hrefs)}",
+        href=[*hrefs, f"topics/{next(iter(book.lessons), 'index')}.html"][0],
+        recalls=[
             (topic.id, ways.item_marks(topic.items_by_mode["recall"], topic, folio.evidence))
             for topic in book.topics if "recall" in topic.items_by_mode
         ],
     )  # fmt: skip
-    yield Leads([(folio.line(door.lead), folio.line(door.says)) for door in book.home.doors])
-    yield from _games(folio)
-    yield Leads([(folio.line(fact.lead), folio.line(fact.says)) for fact in book.home.facts])
+    for leads in (book.home.doors, book.home.facts):
+        yield Made("Leads", leads=[(folio.line(it.lead), folio.line(it.says)) for it in leads])
+        yield from _games(folio) if leads is book.home.doors else ()
     if book.home.licence:
         yield Block([draft.prose(book.home.licence)], "pb-aside")
 
 
-def _games(folio: Folio) -> Iterator[MemoryGame]:
+def _games(folio: Folio) -> Iterator[Made]:
     """A game for each model of the home page that has runs; all have one axis."""
     models = folio.book.home.picture
     peaks = {way.run: _peaks(way.run, folio) for model in models for way in model.ways}
@@ -109,11 +67,11 @@ def _games(folio: Folio) -> Iterator[MemoryGame]:
     ]  # fmt: skip
     called = {place: folio.line(model.called) for place, (model, _) in enumerate(played)}
     for place, (model, budget) in enumerate(played):
-        yield MemoryGame(
-            rows=[_row(way, peaks[way.run], top, folio) for way in model.ways if peaks[way.run]],
-            question=folio.line(model.question),
-            budget=folio.show(budget), next=folio.line(model.next),
-            share=round(numeric(budget) / top, 4), models=called, place=place,
+        rows = [_row(way, peaks[way.run], top, folio) for way in model.ways if peaks[way.run]]
+        yield Made(
+            "MemoryGame", question=folio.line(model.question), budget=folio.show(budget), rows=rows,
+            next=folio.line(model.next), share=round(numeric(budget) / top, 4),
+            models=called, place=place, trains=TRAINS,
         )  # fmt: skip
 
 
@@ -124,14 +82,17 @@ def _peaks(path: str, folio: Folio) -> list[Value]:
     return [*filter(None, peaks)]
 
 
-def _row(way: Survivor, peaks: Sequence[Value], top: float, folio: Folio) -> TriedWay:
+def _row(way: Survivor, peaks: Sequence[Value], top: float, folio: Folio) -> Made:
+    """A way to train: a bar for each rank, and how its run ended under the budget."""
     run, tried = folio.run(way.run), folio.run(way.budgeted)
     assert run is not None
     end = folio.reading(way.budgeted, by=ended)
     outcome = str(end.number) if end else "not run"
-    return TriedWay(
-        says=folio.line(way.says) if way.says else Markup(),
+    return Made(
+        "TriedWay",
+        says=folio.line(way.says) if way.says else Markup(),  # strategies that are little known
         strategy=escape(folio.strategy(run)),
+        # Each its share of the axis, and the peak memory.
         bars=[(round(numeric(peak) / top, 4), folio.show(peak)) for peak in peaks],
         outcome=TRAINS if tried is not None and tried.status == "completed" else outcome,
     )
@@ -140,33 +101,19 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, folio: Folio) -> Tri
 # --- the list of topics
 
 
-@dataclass(frozen=True)
-class TopicCards(Element):
-    """A card of each topic with its lessons and labs; a script ticks them off."""
-
-    cards: Sequence[tuple[Step, Sequence[Markup], Groups]]  # each with the topics that it requires
-
-
-@dataclass(frozen=True)
-class WayList(Element):
-    """Pages to read in order; a script ticks them off."""
-
-    steps: Sequence[Step]
-    root: str = ""  # of the first hour
-
-
 def topics(draft: Draft) -> Iterator[Element | Markup]:
     """The first hour, and all topics."""
     folio, minutes = draft.folio, draft.gathered.minutes
     yield draft.opening(draft.sheet.about)
     if steps := ways.first_hour(folio, minutes):
         yield draft.heading(2, "First hour")
-        yield WayList(steps, folio.root)
+        yield Made("WayList", steps=steps, root=folio.root)
     yield draft.heading(2, "All topics")
     yield Aside(escape(f"{MINUTES}{LABS * any(filling('steps.lab'))}."))
     topics = folio.book.topics
     titles = {topic.id: folio.in_link.line(topic.file.title) for topic in topics}
-    yield TopicCards([_card(topic, titles, folio, minutes) for topic in topics])
+    cards = [_card(topic, titles, folio, minutes) for topic in topics]
+    yield Made("TopicCards", cards=cards)
 
 
 def _card(
@@ -188,4 +135,4 @@ def topic(draft: Draft) -> Iterator[Element | Markup]:
     yield draft.lede(own.file.summary)
     groups = ways.ways(own, folio, draft.gathered.minutes)
     yield Aside(escape(f"{MINUTES}{LABS * any(filling('steps.lab'))}."))
-    yield WayList([step for steps in groups.values() for step in steps])
+    yield Made("WayList", steps=[step for steps in groups.values() for step in steps], root="")

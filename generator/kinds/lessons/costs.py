@@ -8,24 +8,19 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
-from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
 from proofbook.generator.kinds.calculators import formulas as calculators
+from proofbook.generator.kinds.calculators import words
 from proofbook.generator.kinds.calculators.formulas import Checked
-from proofbook.generator.kinds.calculators.words import (
-    Calculator,
-    CalculatorInput,
-    CalculatorOutput,
-)
 from proofbook.generator.kinds.figures.step_rules import number
 from proofbook.generator.kinds.lessons import parts
 from proofbook.generator.kinds.lessons.words import CostFile, CostTable
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements.element import Block, Content, Element, Fold
+from proofbook.generator.pages.elements.element import Block, Element, Fold, Made
 from proofbook.generator.pages.elements.programs import run_link
 from proofbook.generator.pages.elements.tables import Row, Table
 from proofbook.generator.pages.environment import label, typed
@@ -48,32 +43,6 @@ PER_NODE = 8  # devices, and adapters
 HALF, STATE = 2, 12  # bytes: of a number in bf16; of a master and two moments in fp32
 OF_PROGRAM = {"reductions"}  # inputs that a model leaves as they are
 _NAME = re.compile(r"[a-z_]\w*")
-
-
-class CalculatorField(NamedTuple):
-    """An input of a calculator, in a unit that people think in."""
-
-    written: CalculatorInput
-    label: Markup
-    unit: str
-    size: float  # of one of the field, in what formulas calculate with
-    start: float
-    low: float
-    high: float
-    most: str  # a formula of the other inputs, as scripts read it
-    covered: Sequence[Markup]  # least and largest in the runs
-    range: str  # the same, as the script reads them
-
-
-@dataclass(frozen=True)
-class OperatedCalculator(Element):
-    """A calculator: a form for a script, and what stands below it in any case."""
-
-    fields: Sequence[CalculatorField]  # none where this machine has no numbers to start from
-    known: Sequence[tuple[str, str]]  # models: a name, and the numbers of the fields
-    # Of each a label, and its formula as the script reads it.
-    results: Sequence[tuple[CalculatorOutput, Markup, str]]
-    below: Content
 
 
 def cost(draft: Draft) -> Iterator[Element | Markup]:
@@ -145,7 +114,7 @@ def _off_by(outcome: Judged, folio: Folio) -> Markup:
 # --- the calculator
 
 
-def _calculator(written: Calculator, draft: Draft) -> OperatedCalculator:
+def _calculator(written: words.Calculator, draft: Draft) -> Made:
     """A lesson's calculator: fields, known models, results beside values of runs."""
     folio, evidence = draft.folio, draft.folio.evidence
     start = {variable.name: folio.value(variable.start) for variable in written.inputs}
@@ -172,12 +141,14 @@ def _calculator(written: Calculator, draft: Draft) -> OperatedCalculator:
     table = Table(["Result", "Formula", "#At the start", "Compared with"], rows)
     every_run = Table(["Result", "Run", *heads], by_run, css="pb-stacks")
     fold = Fold(Markup("Each formula compared with every run"), [every_run], "pb-numbers")
-    known = list(_known_models(complete, folio))
-    return OperatedCalculator(complete, known, results, [*afterword, table, fold])
+    return Made(
+        "OperatedCalculator", fields=complete, known=[*_known_models(complete, folio)],
+        results=results, below=[*afterword, table, fold],
+    )  # fmt: skip
 
 
 def _compared_with(
-    output: CalculatorOutput, checks: Sequence[Checked], at_start: Value | None, folio: Folio
+    output: words.CalculatorOutput, checks: Sequence[Checked], at_start: Value | None, folio: Folio
 ) -> Markup:
     """How far off a formula was at most, and in which run."""
     if not checks:
@@ -197,7 +168,7 @@ def _compared_with(
     return says.format(num, "s" * (num > 1), off, link, within)
 
 
-def _known_models(fields: Sequence[CalculatorField], folio: Folio) -> Iterator[tuple[str, str]]:
+def _known_models(fields: Sequence[Made], folio: Folio) -> Iterator[tuple[str, str]]:
     """Models that fill all fields, per device if timed; none whose number a field would refuse."""
     known, own = folio.book.references, {field.written.name: field for field in fields}
     is_timed = not own.keys().isdisjoint(("flops", "rate"))
@@ -235,8 +206,9 @@ def _of_model(settings: dict[str, Setting]) -> dict[str, float]:
 
 
 def _field(
-    variable: CalculatorInput, start: Value | None, checked: Sequence[Checked], folio: Folio
-) -> CalculatorField | None:
+    variable: words.CalculatorInput, start: Value | None, checked: Sequence[Checked], folio: Folio
+) -> Made | None:
+    """An input, in a unit that people think in."""
     low, high = (calculators.bound(end, folio.evidence) for end in (variable.low, variable.high))
     if start is None or low is None or high is None:
         return None
@@ -247,15 +219,13 @@ def _field(
     noun = variable.unit or ""
     if noun not in variable.label.replace(",", "").split():
         unit = f"{unit} {noun}".strip()
-    return CalculatorField(
-        variable,
-        folio.line(variable.label),
-        unit,
-        float(size),
-        opens,
-        least,
-        most,
-        calculators.parsed(variable.at_most).postfix if variable.at_most else "",
-        [folio.show(end) for end in {str(end): end for end in covered}.values()],
-        " ".join(str(float(numeric(end))) for end in covered),
-    )
+    return Made(
+        "CalculatorField", written=variable, label=folio.line(variable.label), unit=unit,
+        size=float(size),  # of one of the field, in what formulas calculate with
+        start=opens, low=least, high=most,
+        # A formula of the other inputs, as scripts read it.
+        most=calculators.parsed(variable.at_most).postfix if variable.at_most else "",
+        # The least and the largest in the runs, and the same as the script reads them.
+        covered=[folio.show(end) for end in {str(end): end for end in covered}.values()],
+        range=" ".join(str(float(numeric(end))) for end in covered),
+    )  # fmt: skip

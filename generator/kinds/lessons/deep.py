@@ -1,16 +1,15 @@
 """Deep: its first page, with an overview and entries of the others, and the pages of its chain."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from markupsafe import Markup
 
 from proofbook.generator.kinds.lessons import parts
-from proofbook.generator.kinds.lessons.chain import HOOD, DeepPage, chain
+from proofbook.generator.kinds.lessons.chain import HOOD, chain
 from proofbook.generator.kinds.lessons.words import BuildStep, DeepFile, Myth, Pitfall
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements import programs
-from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold
+from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold, Made
 from proofbook.generator.pages.elements.programs import ListedProgram, PrintedText, WholeProgram
 from proofbook.generator.pages.sheets import Sheet
 from proofbook.generator.printing.markdown import num_links as count_of_links
@@ -18,21 +17,6 @@ from proofbook.generator.printing.markdown import num_links as count_of_links
 Parts = Iterator[Element | Markup]
 # Keys whose texts stand on the page that lists the parts.
 LISTED_WITH = frozenset({"introduction", "overview", "mental_model", "concept", "takeaways"})
-
-
-@dataclass(frozen=True)
-class ChainedPages(Element):
-    """The pages of the chain, with an anchor for all that each of them holds."""
-
-    IS_FOUND = False
-    pages: Sequence[tuple[DeepPage, Sequence[Markup], Markup]]  # its titles, and what a step adds
-
-
-@dataclass(frozen=True)
-class Sides(Block):
-    """What a wrong program and its correction printed, beside each other."""
-
-    IS_FOUND = False
 
 
 def num_links(sheet: Sheet) -> int:
@@ -66,7 +50,7 @@ def deep(draft: Draft) -> Parts:
             in_link.line(title) for title in (page.title, *(name for _, name, _ in page.places))
         ]
         pages.append((page, titles, draft.prose(page.step.concept) if page.step else Markup()))
-    yield ChainedPages(pages)
+    yield Made("ChainedPages", is_found=False, pages=pages)
     yield draft.heading(2, "Key takeaways")
     yield draft.lines(lesson.takeaways, "ol")
 
@@ -136,7 +120,7 @@ def _cause(pitfall: Pitfall, draft: Draft) -> Parts:
         _side("Wrong", wrong, pitfall.wrong_says, draft),
         _side("Right", right, pitfall.right_says, draft),
     ]
-    yield Sides(sides, "pb-sides pb-listing")
+    yield Block(sides, "pb-sides pb-listing", is_found=False)
     yield draft.insight(f"*Cause:* {pitfall.root_cause}")
     is_printed = not (pitfall.commit or difference.lines)
     listed = [right] if pitfall.commit else [wrong, right]

@@ -8,8 +8,14 @@ _LESSON = PageKind("", 1.0, links_terms=True)
 KIND = Kind(
     files={f"topics/*/{mode}.yml": f".words:{mode.capitalize()}File" for mode in _MODES.split()},
     starts={"lesson": ".scaffold:start"},
-    sheets=".sheets:sheets",
-    mistakes=".lesson_checks:mistakes",
+    sheets=".lessons:sheets",
+    mistakes={
+        "proofbook.generator.content.lesson:LessonFile": ".lesson_checks:figure_mistakes",
+        ".words:TraceFile": ".lesson_checks:trace_mistakes",
+        ".words:TryFile": ".lesson_checks:try_mistakes",
+        ".words:CostFile": ".lesson_checks:cost_mistakes",
+        ".words:WhyFile": ".lesson_checks:why_mistakes",
+    },
     slots={"way": ".ways:way", "groups": ".ways:GROUPS"},
     pages={
         "learn": _LESSON._replace(compose=".lessons:learn"),

@@ -5,12 +5,11 @@ further off than its author allows is one, where the book was written; on other 
 says how far off it was.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
-from typing import Any
 
 from proofbook.generator.content.documents import Document
-from proofbook.generator.content.errors import ContentError, nearest
+from proofbook.generator.content.errors import nearest
 from proofbook.generator.content.exhibit import Figure
 from proofbook.generator.content.lesson import LessonFile
 from proofbook.generator.content.yaml_source import Mistake, Path
@@ -21,21 +20,17 @@ from proofbook.generator.kinds.calculators.words import (
     CalculatorOutput,
 )
 from proofbook.generator.kinds.figures.play import states as play_states
-from proofbook.generator.kinds.lessons.words import (
-    ChallengeFile,
-    CostFile,
-    RecallFile,
-    Recorded,
-    TraceFile,
-    TryFile,
-    WhyFile,
-)
+from proofbook.generator.kinds.lessons import words
 from proofbook.generator.kinds.questions.item_checks import why_unheld
 from proofbook.generator.values import claim_formula, units
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.value import ExpressionError, Value
 
-WITHOUT_FIGURES = (TryFile, ChallengeFile, RecallFile)  # which have no part that names one
+WITHOUT_FIGURES = (
+    words.TryFile,
+    words.ChallengeFile,
+    words.RecallFile,
+)  # which have no part that names one
 
 
 def figure_mistakes(evidence: Evidence, document: Document[LessonFile]) -> Iterator[Mistake]:
@@ -72,10 +67,10 @@ def _faults_of_figure(evidence: Evidence, figure: Figure) -> Iterator[Mistake]:
                     yield ("growth", field), f"for {run}: {problem}"
 
 
-def trace_mistakes(evidence: Evidence, document: Document[TraceFile]) -> Iterator[Mistake]:
+def trace_mistakes(evidence: Evidence, document: Document[words.TraceFile]) -> Iterator[Mistake]:
     """Yield (path, message): stages or steps of a table that its run did not record."""
     for part in ("data_flow", "prediction"):
-        table: Recorded | None = getattr(document.model, part)
+        table: words.Recorded | None = getattr(document.model, part)
         run = evidence.book.run(table.run) if table else None
         if table is None or run is None or run.status == "skipped" or run.is_surprise:
             continue
@@ -86,7 +81,7 @@ def trace_mistakes(evidence: Evidence, document: Document[TraceFile]) -> Iterato
                 yield (part, "rows", position, "name"), message
 
 
-def try_mistakes(evidence: Evidence, document: Document[TryFile]) -> Iterator[Mistake]:
+def try_mistakes(evidence: Evidence, document: Document[words.TryFile]) -> Iterator[Mistake]:
     """Yield (path, message): values not read off a trial's run, settings that it does not have."""
     for position, trial in enumerate(document.model.trials):
         if not trial.value.strip().lstrip("(").startswith((f"{trial.run}.", f"{trial.run}[")):
@@ -100,7 +95,7 @@ def try_mistakes(evidence: Evidence, document: Document[TryFile]) -> Iterator[Mi
                 yield path, f"{trial.run} has no setting {name!r}{nearest(name, known)}"
 
 
-def cost_mistakes(evidence: Evidence, document: Document[CostFile]) -> Iterator[Mistake]:
+def cost_mistakes(evidence: Evidence, document: Document[words.CostFile]) -> Iterator[Mistake]:
     """Yield (path, message): laws without numbers or a formula; those of the calculator."""
     for number, table in enumerate(document.model.tables):
         for position, law in enumerate(row.law for row in table.rows):
@@ -198,21 +193,10 @@ def _too_far(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) ->
         yield ("measured",), message
 
 
-_BY_FILE: tuple[tuple[type[LessonFile], Callable[..., Iterator[Mistake]]], ...] = (
-    (LessonFile, figure_mistakes),
-    (TraceFile, trace_mistakes),
-    (TryFile, try_mistakes),
-    (CostFile, cost_mistakes),
-)
-
-
-def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """All of a lesson's file."""
-    for model, check in _BY_FILE:
-        if isinstance(document.model, model):
-            yield from (document.error(*mistake) for mistake in check(evidence, document))
-    for field in document.fields if isinstance(document.model, WhyFile) else ():
+def why_mistakes(evidence: Evidence, document: Document[words.WhyFile]) -> Iterator[Mistake]:
+    """Yield (path, message): claims behind a decision that do not hold."""
+    for field in document.fields:
         is_reason = field.mark == "claim" and "decisions" in field.path
         is_known = is_reason and field.text in evidence.book.claims
         if is_known and (problem := why_unheld(evidence, field.text)):
-            yield document.error(field.path, problem)
+            yield field.path, problem

@@ -1,19 +1,23 @@
 """The lessons: for each mode, a lesson's file → its page."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from markupsafe import Markup, escape
 
+from proofbook.generator.content.book import Book, Topic
 from proofbook.generator.content.exhibit import ExplainedProgram, Listing
 from proofbook.generator.content.lesson import Mode
 from proofbook.generator.kinds.lessons import parts
 from proofbook.generator.kinds.lessons import words as files
+from proofbook.generator.kinds.lessons.chain import chain
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements import programs
 from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold
 from proofbook.generator.pages.elements.tables import Table
+from proofbook.generator.pages.sheets import Sheet
 from proofbook.generator.pages.views import claims
-from proofbook.runners.system.kinds import filling
+from proofbook.runners.system.kinds import filling, page_kind
 
 Parts = Iterator[Element | Markup]
 # The titles in a summary of what to keep of a lesson, by its mode.
@@ -29,6 +33,28 @@ SEEN = "What the runs showed"
 def reveal(summary: str, after: str, content: Iterable[Element | Markup], css: str = "") -> Fold:
     """A fold that the answer to a question opens."""
     return Fold(Markup(summary), list(content), f"pb-reveal{css}", after)
+
+
+def sheets(book: Book) -> Iterator[Sheet]:
+    """The pages of lessons, those of the chain of Deep, and the summary of each topic."""
+    for topic in book.topics:
+        yield from _lessons(topic)
+        if topic.file.key_laws:
+            path, written = f"topics/{topic.id}/summary.md", f"content/topics/{topic.id}/topic.yml"
+            title = f"Summary of “{topic.file.title}”"
+            yield Sheet(path, "summary", title, topic.file.summary, written, topic=topic)
+
+
+def _lessons(topic: Topic) -> Iterator[Sheet]:
+    known = {mode: lesson for mode, lesson in topic.lessons.items() if page_kind(mode)}
+    for mode, lesson in known.items():
+        model, path = lesson.model, f"topics/{topic.id}/{mode}"
+        sheet = partial(Sheet, source=lesson.source.file, topic=topic, mode=mode)
+        yield sheet(f"{path}.md", mode, model.title, topic.file.modes[mode])
+        for part in chain(model) if isinstance(model, files.DeepFile) else ():
+            about = part.opening or part.title
+            page = f"{path}-{part.id}.md"
+            yield sheet(page, "chain", part.title, about, of=part.id, is_part=True)
 
 
 def learn(draft: Draft) -> Parts:

@@ -6,9 +6,8 @@ from markupsafe import Markup
 
 from proofbook.generator.content.exhibit import Figure
 from proofbook.generator.content.lesson import Backed, Section
-from proofbook.generator.kinds.figures import elements as figure_elements
 from proofbook.generator.kinds.figures import figures
-from proofbook.generator.kinds.figures.elements import DrawnFigure
+from proofbook.generator.kinds.figures.figures import DrawnFigure
 from proofbook.generator.kinds.figures.play import states as play_states
 from proofbook.generator.kinds.questions import elements as questions
 from proofbook.generator.pages.draft import Draft
@@ -17,13 +16,13 @@ from proofbook.generator.pages.elements.element import Block, Element
 
 def drawn(draft: Draft, figure: Figure) -> DrawnFigure:
     """A figure, operated if it is a play."""
-    return figure_elements.figure(figures.draw(figure, draft.folio))
+    return figures.figure(figures.draw(figure, draft.folio))
 
 
 def first_state(draft: Draft, figure: Figure) -> DrawnFigure:
     """A figure that nobody operates, without the numbers behind it."""
     first = figures.draw(play_states.first_alone(figure, draft.folio), draft.folio)
-    return figure_elements.drawn_once(first, with_numbers=False)
+    return figures.drawn_once(first, with_numbers=False)
 
 
 def figure(draft: Draft, name: str | None) -> list[Element]:

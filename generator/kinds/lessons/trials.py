@@ -1,7 +1,7 @@
 """Trials: a number to predict, the run that measures it, settings worth changing, own runs."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from markupsafe import Markup
 
@@ -9,7 +9,7 @@ from proofbook.generator.kinds.lessons import parts
 from proofbook.generator.kinds.lessons.lessons import reveal
 from proofbook.generator.kinds.lessons.words import Trial, TryFile
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements.element import Aside, Block, Element, ListOfLines
+from proofbook.generator.pages.elements.element import Aside, Block, Element, ListOfLines, Made
 from proofbook.generator.pages.elements.programs import Command, PrintedText, run_link
 from proofbook.generator.pages.elements.tables import Row, Table
 from proofbook.generator.pages.environment import label
@@ -79,23 +79,14 @@ def _output(trial: Trial, lesson: TryFile, folio: Folio) -> Iterator[Element | M
 # --- the reader's own runs
 
 
-@dataclass(frozen=True)
-class OwnRun(Element):
-    """A run of the reader's, beside the run of the page."""
-
-    IS_FOUND = False
-    run: str
-    when: str
-    changed: list[Markup]  # settings
-    lines: list[str]  # its summary
-
-
-def of_experiment(name: str, folio: Folio) -> list[OwnRun]:
-    """The reader's newest runs of an experiment that the book has measured."""
+def of_experiment(name: str, folio: Folio) -> list[Made]:
+    """The reader's newest runs of an experiment, each beside the run that the book has measured."""
     return [
-        OwnRun(run, trace.recorded_at, changed(book, own), beside(own, book))
-        for trace, run, own, book in tried(name, folio)
-    ]
+        Made(
+            "OwnRun", is_found=False, run=run, when=trace.recorded_at, changed=changed(book, own),
+            lines=beside(own, book),
+        ) for trace, run, own, book in tried(name, folio)
+    ]  # fmt: skip
 
 
 def tried(path: str, folio: Folio) -> list[tuple[Trace, str, Run, Run]]:

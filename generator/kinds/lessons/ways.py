@@ -19,7 +19,7 @@ from proofbook.generator.content.topic import HourStep
 from proofbook.generator.kinds.lessons.chain import DeepPage, chain
 from proofbook.generator.kinds.lessons.words import DeepFile
 from proofbook.generator.kinds.questions.kinds import digest_of
-from proofbook.generator.kinds.questions.kinds.kind import QuestionKind
+from proofbook.generator.kinds.questions.kinds.base import QuestionKind
 from proofbook.generator.pages.sheets import Sheet
 from proofbook.generator.pages.way import Groups, Rail, Step
 from proofbook.generator.printing.folio import Folio

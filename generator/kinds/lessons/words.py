@@ -5,52 +5,42 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from proofbook.generator.content import words
 from proofbook.generator.content.exhibit import ExplainedProgram, Listing
 from proofbook.generator.content.lesson import Backed, CostRow, LessonFile, LessonTable, Section
-from proofbook.generator.content.words import (
-    ClaimId,
-    Expression,
-    FigureId,
-    ItemId,
-    Line,
-    Name,
-    Prose,
-    RunPath,
-    Written,
-)
 from proofbook.generator.kinds.calculators.words import Calculator
 
 
 class LearnFile(LessonFile):
     """content/topics/<topic>/learn.yml: five minutes that pay off before any framework."""
 
-    commit: ItemId
+    commit: words.ItemId
     """the id of the question that readers answer first."""
     seen: Section
     """what runs showed, opened by the answer to `commit`."""
-    idea: Prose
+    idea: words.Prose
     """what the technique does and why, before anything else on the page."""
-    figure: FigureId
+    figure: words.FigureId
     more: list[Section] = []
     """further parts of the idea, with figures of their own."""
     program: ExplainedProgram
     """the smallest real program, and what it printed."""
-    checks: Annotated[list[ItemId], Field(min_length=3, max_length=3)]
-    takeaway: Prose
+    checks: Annotated[list[words.ItemId], Field(min_length=3, max_length=3)]
+    takeaway: words.Prose
 
 
-class Decision(Written):
+class Decision(words.Written):
     """One row of a decision table: a situation, what to use, and the run that shows it."""
 
-    situation: Line
-    use: Line
-    because: Line
+    situation: words.Line
+    use: words.Line
+    because: words.Line
     """why it helps there, and what it costs."""
-    run: RunPath
+    run: words.RunPath
     """the run that shows it; linked where there is no claim."""
-    claim: ClaimId | None = None
+    claim: words.ClaimId | None = None
     """whose verdict stands beside the reason."""
-    planned: RunPath | None = None
+    planned: words.RunPath | None = None
     """the layout at the size of a real model; no other may dominate it."""
     fits: bool = False
     """the situation leaves memory free, so that needing less of it is no gain."""
@@ -62,21 +52,21 @@ class WhyFile(LessonFile):
     purpose: Section
     before: Annotated[list[Section], Field(min_length=1)]
     """what came before it, and what that lacked; a section each."""
-    decisions_say: Prose
+    decisions_say: words.Prose
     """how to use the table of decisions below it."""
     decisions: Annotated[list[Decision], Field(min_length=4)]
     when_not: Annotated[list[Section], Field(min_length=1)]
     """where something else is better; a section each."""
-    checks: list[ItemId] = []
-    takeaway: Prose
+    checks: list[words.ItemId] = []
+    takeaway: words.Prose
 
 
 class CostTable(Backed):
     """Memory, or bytes, or time; `claims` are those that back it beside the laws of its rows."""
 
-    title: Line
+    title: words.Line
     rows: Annotated[list[CostRow], Field(min_length=2)]
-    afterword: Prose | None = None
+    afterword: words.Prose | None = None
     waits: bool = False
     """it answers the page's first question, and is closed until a reader has answered."""
 
@@ -90,11 +80,11 @@ class CostTable(Backed):
 class CostFile(LessonFile):
     """content/topics/<topic>/cost.yml: bytes, time and memory, theory beside measurement."""
 
-    commit: ItemId
+    commit: words.ItemId
     tables: Annotated[list[CostTable], Field(min_length=2)]
     calculator: Calculator
-    checks: list[ItemId] = []
-    takeaway: Prose
+    checks: list[words.ItemId] = []
+    takeaway: words.Prose
 
 
 Level = Literal["Foundation", "Intermediate", "Advanced", "Expert"]
@@ -104,78 +94,78 @@ class BuildStep(Backed):
     """One step of a build-up; its text explains the concept."""
 
     level: Level
-    title: Line
-    commit: ItemId | None = None
-    concept: Prose
+    title: words.Line
+    commit: words.ItemId | None = None
+    concept: words.Prose
     """what this step adds, in a sentence or two; the question follows."""
-    result: Prose
+    result: words.Prose
     """what runs showed of it."""
     table: LessonTable | None = None
     """its values, after the result."""
     program: ExplainedProgram | None = None
     """what the result rests on, whole."""
-    insight: Prose | None = None
+    insight: words.Prose | None = None
     """the sentence to keep, set off from the rest."""
 
 
-class Myth(Written):
+class Myth(words.Written):
     """A belief, what a run showed, the mechanism, why it matters; `commit` asks first."""
 
-    commit: ItemId | None = None
-    belief: Line
-    showed: Prose
-    mechanism: Prose
-    why_it_matters: Prose
-    claims: list[ClaimId] = []
+    commit: words.ItemId | None = None
+    belief: words.Line
+    showed: words.Prose
+    mechanism: words.Prose
+    why_it_matters: words.Prose
+    claims: list[words.ClaimId] = []
 
 
-class Pitfall(Written):
+class Pitfall(words.Written):
     """A mistake and its fix, both executed; with a `commit`, readers look for the fault first.
 
     Such an item is a `faulty_line` over the same two programs, and shows both of them itself.
     """
 
-    title: Line
-    commit: ItemId | None = None
+    title: words.Line
+    commit: words.ItemId | None = None
     wrong: Listing
     """the program with the mistake, and with its fix."""
-    wrong_says: Prose
+    wrong_says: words.Prose
     """how to read what the program printed."""
     right: Listing
     """the program with the mistake, and with its fix."""
-    right_says: Prose
+    right_says: words.Prose
     """how to read what the program printed."""
-    root_cause: Prose
+    root_cause: words.Prose
     """the reason behind what went wrong."""
 
 
-class Overview(Written):
+class Overview(words.Written):
     """What the subject is, why it matters, and what to read before and after it."""
 
-    what: Prose
-    why_it_matters: Prose
-    where_it_fits: Prose
-    before: list[Line]
-    after: list[Line]
+    what: words.Prose
+    why_it_matters: words.Prose
+    where_it_fits: words.Prose
+    before: list[words.Line]
+    after: list[words.Line]
 
 
-class MentalModel(Written):
+class MentalModel(words.Written):
     """The one picture to keep."""
 
-    core_idea: Prose
-    analogy: Prose | None = None
-    figure: FigureId | None = None
+    core_idea: words.Prose
+    analogy: words.Prose | None = None
+    figure: words.FigureId | None = None
 
 
-class Openings(Written):
+class Openings(words.Written):
     """How the pages after the steps begin."""
 
-    under_the_hood: Prose
-    by_hand: Prose | None = None
+    under_the_hood: words.Prose
+    by_hand: words.Prose | None = None
     """of the sections with a program, if there are any."""
-    in_practice: Prose
-    myths: Prose
-    pitfalls: Prose | None = None
+    in_practice: words.Prose
+    myths: words.Prose
+    pitfalls: words.Prose | None = None
 
 
 class DeepFile(LessonFile):
@@ -198,42 +188,42 @@ class DeepFile(LessonFile):
     connections: list[Section] = []
     """other fields that the idea connects to; a section each."""
     pitfalls: list[Pitfall]
-    takeaways: list[Line]
+    takeaways: list[words.Line]
 
 
-class RecordedRow(Written):
+class RecordedRow(words.Written):
     """One row; shapes, operation and values come from the trace."""
 
     name: str
     """in the trace, as `rank.stage("load", …)` gave it."""
-    title: Line
-    note: Line
+    title: words.Line
+    note: words.Line
     whole_step: bool = False
     """a training step as it is; what ranks communicated travels here."""
 
 
-class Recorded(Written):
+class Recorded(words.Written):
     """What a run recorded, row by row."""
 
-    title: Line | None = None
+    title: words.Line | None = None
     """of the section, where it shows something else than its place in the lesson says."""
-    run: RunPath
-    introduction: Prose
+    run: words.RunPath
+    introduction: words.Prose
     rows: Annotated[list[RecordedRow], Field(min_length=1)]
 
 
-class TrainingCurve(Written):
+class TrainingCurve(words.Written):
     """The curve of a whole training."""
 
-    introduction: Prose
-    figure: FigureId
-    afterword: Prose | None = None
+    introduction: words.Prose
+    figure: words.FigureId
+    afterword: words.Prose | None = None
 
 
 class TraceFile(LessonFile):
     """content/topics/<topic>/trace.yml."""
 
-    commit: ItemId
+    commit: words.ItemId
     """the id of the question whose answer opens the takeaway."""
     data_flow: Recorded | None = None
     """the way of the samples, stage by stage, where a run recorded it."""
@@ -242,32 +232,32 @@ class TraceFile(LessonFile):
     prediction: Recorded | None = None
     """one real batch through the model, likewise."""
     more: list[Section] = []
-    checks: Annotated[list[ItemId], Field(min_length=2)]
+    checks: Annotated[list[words.ItemId], Field(min_length=2)]
     """ids of the questions at the end."""
-    takeaway: Prose
+    takeaway: words.Prose
 
 
-class Suggestion(Written):
+class Suggestion(words.Written):
     """A setting to change with `python -m runners try`, and what to look at then."""
 
-    set: Annotated[dict[Name, int | float | str], Field(min_length=1, max_length=2)]
-    look: Line
+    set: Annotated[dict[words.Name, int | float | str], Field(min_length=1, max_length=2)]
+    look: words.Line
 
 
-class Trial(Written):
+class Trial(words.Written):
     """Commit to a number, see what was measured and why, then measure it yourself."""
 
-    title: Line
-    situation: Prose
-    item: ItemId
+    title: words.Line
+    situation: words.Prose
+    item: words.ItemId
     """the id of the question, of kind `predict` or `number`."""
-    why: Prose
+    why: words.Prose
     """the measurement and its reason, opened by the answer."""
-    run: RunPath
+    run: words.RunPath
     """what `python -m runners try` runs; its real output is shown."""
-    value: Expression
+    value: words.Expression
     """an expression that starts with the run: what a reader's own run shows beside the book's."""
-    measures: Line | None = None
+    measures: words.Line | None = None
     """what `value` is, where its output does not name it."""
     suggestions: Annotated[list[Suggestion], Field(min_length=1)]
 
@@ -276,75 +266,75 @@ class TryFile(LessonFile):
     """content/topics/<topic>/try.yml."""
 
     trials: Annotated[list[Trial], Field(min_length=3)]
-    afterword: Prose
+    afterword: words.Prose
 
 
-class Problem(Written):
+class Problem(words.Written):
     """A problem to solve against something real; `worked` comes after two attempts."""
 
-    title: Line
-    situation: Prose
-    output: RunPath | None = None
-    item: ItemId
-    worked: Prose
+    title: words.Line
+    situation: words.Prose
+    output: words.RunPath | None = None
+    item: words.ItemId
+    worked: words.Prose
 
 
 class ChallengeFile(LessonFile):
     """content/topics/<topic>/challenge.yml."""
 
     problems: Annotated[list[Problem], Field(min_length=6)]
-    afterword: Prose
+    afterword: words.Prose
 
 
-class Bonus(Written):
+class Bonus(words.Written):
     """A further task, with its hint and what a run showed."""
 
-    task: Prose
-    hint: Prose
-    answer: Prose
+    task: words.Prose
+    hint: words.Prose
+    answer: words.Prose
     listing: ExplainedProgram | Listing | None = None
 
 
 class ExperimentFile(LessonFile):
     """content/topics/<topic>/experiment.yml."""
 
-    commit: ItemId
+    commit: words.ItemId
     asks_after_task: bool = False
     """the question comes after the task, which readers try first."""
-    problem: Prose
+    problem: words.Prose
     """the model, the devices, and what fails."""
-    output: RunPath | None = None
-    issue: Prose | None = None
+    output: words.RunPath | None = None
+    issue: words.Prose | None = None
     """what the output means."""
-    task: Prose
-    constraints: list[Line] = []
+    task: words.Prose
+    constraints: list[words.Line] = []
     """what has to stay as it is."""
     refuted: Section | None = None
     """the task as set, and the run that refutes it."""
     restated: Section | None = None
     """the task that can be solved instead."""
-    hints: list[Prose] = []
+    hints: list[words.Prose] = []
     solution: ExplainedProgram | Listing
     """the program; one of the topic's own is explained line by line."""
-    what_changed: list[Line] = []
+    what_changed: list[words.Line] = []
     """between the problem and the solution."""
     compared: LessonTable | None = None
     """what was before the fix, and what is after it."""
     good_for: Section | None = None
     """what the fix is good for, and what not."""
-    surprises: list[Line] = []
+    surprises: list[words.Line] = []
     """results that readers would not have predicted."""
     more: list[Section] = []
     bonus: Bonus | None = None
-    claims: list[ClaimId] = []
+    claims: list[words.ClaimId] = []
 
 
 class RecallFile(LessonFile):
     """content/topics/<topic>/recall.yml: the topic's items again, each when it is due."""
 
-    leave_out: list[ItemId] = []
+    leave_out: list[words.ItemId] = []
     """ids of questions that make sense on their own page only; Recall leads there."""
-    afterword: Prose
+    afterword: words.Prose
 
     def asked(self, named: Iterable[str], known: Collection[str]) -> Iterator[str]:
         """All of its topic's, but those that it leaves out."""
@@ -355,5 +345,5 @@ class WorkedFile(LessonFile):
     """content/topics/<topic>/worked.yml: one case, term by term."""
 
     steps: Annotated[list[Section], Field(min_length=2)]
-    checks: list[ItemId] = []
-    takeaway: Prose
+    checks: list[words.ItemId] = []
+    takeaway: words.Prose

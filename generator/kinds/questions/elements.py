@@ -26,10 +26,10 @@ from proofbook.generator.kinds.questions.answers import (
 from proofbook.generator.kinds.questions.item_checks import answerable_cases
 from proofbook.generator.kinds.questions.kinds import digest_of, kind_of
 from proofbook.generator.kinds.questions.kinds.arranged import Ordering
-from proofbook.generator.kinds.questions.kinds.kind import AnswerField, QuestionKind
+from proofbook.generator.kinds.questions.kinds.base import AnswerField, QuestionKind
 from proofbook.generator.kinds.questions.kinds.picked import FaultyLine
 from proofbook.generator.pages.elements import programs, tables
-from proofbook.generator.pages.elements.element import Element, Unfound
+from proofbook.generator.pages.elements.element import Block, Element, Made
 from proofbook.generator.printing.folio import Folio, interface_words
 from proofbook.runners.core.trace.fields import NBSP
 
@@ -77,7 +77,7 @@ class Question(Element):
     answers: Sequence[ExplainedAnswer]
     opened: tables.Table | None  # the same as `about`, after the answer
     explains: Markup
-    correction: programs.Difference | None  # of a program
+    correction: Made | None  # of a program
     backing: Sequence[Backing]  # the evidence that does not stand with a single answer
     hints: Sequence[Markup]
     source: Markup  # that is cited
@@ -113,16 +113,18 @@ class Question(Element):
 
     def parts(self) -> Iterator[Element | Markup]:
         """What is asked, what explains the answers, and the evidence, without hints."""
-        yield Unfound([self.above])
+        yield Block([self.above], is_found=False)
         yield from (self.stem, self.more)
         yield from (part for part in (self.about, self.exhibit) if part)
         words = [answer.text for answer in self.shown]
         if self.kind.places == "pairs":
             words += [answer.beside or Markup() for answer in self.closed]
-        yield Unfound([*words, *self.ends, *(code for code, _ in self.lines)])
+        lines = (code for code, _ in self.lines)
+        yield Block([*words, *self.ends, *lines], is_found=False)
         behind = [*self.backing, *(proof for one in self.answers for proof in one.backing)]
         evidence = [said for proof in behind for said in (proof.belief, proof.says) if said]
-        yield Unfound([self.explains, *(one.why for one in self.answers), *evidence])
+        whys = (one.why for one in self.answers)
+        yield Block([self.explains, *whys, *evidence], is_found=False)
 
 
 def question(quiz_item: Item, folio: Folio, asked_as: str, level: int = 3) -> Question:

@@ -19,7 +19,7 @@ from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.quiz import Drawable, Item
 from proofbook.generator.content.yaml_source import Mistake
 from proofbook.generator.kinds.questions.kinds import kind_of
-from proofbook.generator.kinds.questions.kinds.kind import ItemError, is_alike
+from proofbook.generator.kinds.questions.kinds.base import ItemError, is_alike
 from proofbook.generator.values import units
 from proofbook.generator.values.evaluation import Evidence, verdict_words
 from proofbook.generator.values.perturbed import why_not_stated

@@ -4,10 +4,13 @@ from proofbook.runners.system.kinds import Fence, Kind
 
 KIND = Kind(
     files={"topics/*/quiz*.yml": ".kinds:QuizFile"},  # with the models of all kinds
-    fences={"quiz": Fence(".kinds:QuizFence", ".fences:asked", parse=".fences:parsed")},
-    notes=".mistakes:notes",
-    mistakes=".mistakes:mistakes",
-    known={"item": ".mistakes:known"},
+    fences={"quiz": Fence(".kinds:QuizFence", ".in_book:questions", parse=".in_book:parsed")},
+    notes=".in_book:notes",
+    mistakes={
+        "proofbook.generator.content.quiz:QuizFile": ".in_book:of_quiz",
+        "proofbook.generator.content.handwritten:HandWritten": ".in_book:of_page",
+    },
+    known={"item": ".in_book:known"},
     scripts={
         "proofbook": "Question",
         "schedule+kinds+question": "Question",

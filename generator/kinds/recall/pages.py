@@ -12,7 +12,7 @@ from proofbook.generator.kinds.lessons import parts, ways
 from proofbook.generator.kinds.lessons.words import RecallFile
 from proofbook.generator.kinds.questions import elements as questions
 from proofbook.generator.pages.draft import Draft
-from proofbook.generator.pages.elements.element import Block, Element, Heading, ListOfLines
+from proofbook.generator.pages.elements.element import Block, Element, ListOfLines, Made
 from proofbook.generator.printing.folio import Folio
 
 VARIANTS = "assets/variants"
@@ -26,7 +26,7 @@ RETURNS = (
 class Sitting(Element):
     """The questions of a topic, of which a script asks those that are due."""
 
-    IS_FOUND = False
+    is_found = False
     topic: str
     variants: str  # the address of their script, if there are any
     questions: Sequence[Element]
@@ -36,14 +36,6 @@ class Sitting(Element):
     def needs(self) -> frozenset[str]:
         """Also the scripts of all forms, if there are variants."""
         return super().needs | ({"variants"} if self.variants else set())
-
-
-@dataclass(frozen=True)
-class KeptAnswers(Element):
-    """What readers do with the answers that their browser keeps."""
-
-    IS_FOUND = False
-    heading: Heading
 
 
 def recall(draft: Draft) -> Iterator[Element | Markup]:
@@ -62,7 +54,7 @@ def recall(draft: Draft) -> Iterator[Element | Markup]:
     if links := [_link(other, folio) for other in others if "recall" in other.items_by_mode]:
         yield draft.heading(2, "Other topics")
         yield ListOfLines(links, css="pb-queue")
-    yield KeptAnswers(draft.heading(2, "Your progress"))
+    yield Made("KeptAnswers", heading=draft.heading(2, "Your progress"), is_found=False)
     heading = draft.heading(2, "Why it asks again")
     yield Block([heading, *draft.texts(RETURNS, lesson.afterword)], "pb-live", "section")
 

@@ -4,10 +4,10 @@ from proofbook.runners.system.kinds import Kind, PageKind
 
 KIND = Kind(
     files={"statements.yml": ".words:StatementFile"},
-    reads=".statements:statements",
-    known={"statement": ".statements:ids"},
-    mistakes=".statements:mistakes",
-    programs=".statements:programs",
+    reads=".pages:statements",
+    known={"statement": ".pages:ids"},
+    mistakes={".words:StatementFile": ".pages:mistakes"},
+    programs=".pages:programs",
     sheets=".pages:sheets",
     # In the search below whatever a lesson says of a word.
     pages={"retracted": PageKind(".pages:retracted", 0.002)},

@@ -13,7 +13,7 @@ class Statement(Written):
 
     The claim states what is true, or, with `confirmed_if`, the sentence itself. The build refuses a
     verdict that the claim does not bear out on the reference machine
-    (`statements.py`).
+    (`pages.py`).
     """
 
     id: Id

@@ -1,17 +1,17 @@
 """What a page is made of: typed elements in the order of the page.
 
 A page is composed of elements (`draft.py`, the modules of its kind), and each prints itself by the
-macro of its class's name, in `templates/elements` or in the `elements.j2` of a kind, which reads
-its fields and changes nothing. What else is asked of a page (its headings, questions, scripts,
-minutes, what the search finds) is read off its elements and never off its HTML (`facts.py`). A
-field is `Markup` where it holds words that readers see, and `str` where it is an address, an id or
-a class.
+macro of its name, in `templates/elements` or in the `elements.j2` of a kind, which reads its fields
+and changes nothing. One that is made at one place, and does no more, is `Made` without a class.
+What else is asked of a page (its headings, questions, scripts, minutes, what the search finds) is
+read off its elements and never off its HTML (`facts.py`). A field is `Markup` where it holds words
+that readers see, and `str` where it is an address, an id or a class.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from html import escape
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from markupsafe import Markup
 
@@ -20,23 +20,26 @@ from proofbook.generator.pages.environment import macros
 Content = Sequence["Element | Markup"]  # in the order of the page
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Element:
     """A piece of a page."""
 
-    IS_FOUND: ClassVar[bool] = True  # by the search; else it tells an answer, or is no text
     ASKS: ClassVar[bool] = False  # a question
-    IS_READ: ClassVar[bool] = True  # as the page is read; else it is folded, or operated
 
     @property
     def is_found(self) -> bool:
-        """Whether the search finds it."""
-        return self.IS_FOUND
+        """Whether the search finds it; else it tells an answer, or is no text."""
+        return True
 
     @property
     def is_read(self) -> bool:
-        """Whether its words count as read."""
-        return self.IS_READ
+        """Whether its words count as read; else it is folded, or operated."""
+        return True
+
+    @property
+    def headings(self) -> Sequence["Heading"]:
+        """Those that it has itself, which a page's list of contents names."""
+        return ()
 
     @property
     def needs(self) -> frozenset[str]:
@@ -74,14 +77,40 @@ def walk(content: object) -> Iterator[Element]:
             yield from walk([*part.parts()])
 
 
-@dataclass(frozen=True)
-class Sectioned(Element):
-    """What has headings of its own, which a page's list of contents names."""
+class Made(Element):
+    """An element without a class, as `Made("Terms", script=…)`: it has the fields that are named.
+
+    The macro `terms` prints it, or the macro of the element around it reads these fields. `visible`
+    is what readers see of it where that is not all fields.
+    """
+
+    is_found = is_read = True
+    headings: Sequence["Heading"] = ()
+    visible: Content | None = None
+
+    def __init__(self, macro: str, /, **fields: Any) -> None:
+        vars(self).update(fields, macro=macro)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 it has any field
+        raise AttributeError(name)
 
     @property
-    def headings(self) -> Sequence["Heading"]:
-        """Those that the list names."""
-        raise NotImplementedError
+    def needs(self) -> frozenset[str]:
+        """The name of its macro, as that of a class."""
+        return frozenset({vars(self)["macro"]})
+
+    def __html__(self) -> str:
+        """What the macro prints."""
+        return str(macros()[vars(self)["macro"].lower()](self))
+
+    def parts(self) -> Iterator["Element | Markup"]:
+        """Yield what readers see of it, or of all fields in the order in which they are named."""
+        yield from _parts_of([*vars(self).values()] if self.visible is None else self.visible)
+
+
+def worded(macro: str, /, **fields: Any) -> Markup:
+    """Words that stand in a macro, of which readers see all that it prints."""
+    return Markup(Made(macro, **fields))
 
 
 # --- what any page is made of
@@ -100,6 +129,11 @@ class Heading(Element):
     css: str = ""
     is_listed: bool = True  # otherwise lists leave it out, and the search takes it for text
     is_anchored: bool = True  # by its own words; another anchor is no place of a list
+
+    @property
+    def headings(self) -> Sequence["Heading"]:
+        """Itself, if a list may name it."""
+        return [self] if self.is_anchored else []
 
     @property
     def is_link(self) -> bool:
@@ -125,22 +159,7 @@ class Block(Element):
     content: Content
     css: str = ""
     tag: str = "div"
-
-
-@dataclass(frozen=True)
-class Worded(Element):
-    """Words that stand in its macro."""
-
-    def parts(self) -> Iterator[Element | Markup]:
-        """All that it prints."""
-        yield Markup(self)
-
-
-@dataclass(frozen=True)
-class Unfound(Block):
-    """Content that the search leaves out."""
-
-    IS_FOUND = False
+    is_found: bool = True
 
 
 @dataclass(frozen=True)
@@ -166,7 +185,7 @@ class Fold(Element):
 class Apart(Element):
     """Content that an element prints where it is neither found nor read on the way."""
 
-    IS_FOUND = IS_READ = False
+    is_found = is_read = False
     content: Content
 
 
@@ -174,7 +193,7 @@ class Apart(Element):
 class Waiting(Element):
     """Content that waits for the answer to a question, and meanwhile `what` is there."""
 
-    IS_FOUND = False
+    is_found = False
     question: str
     what: str
     content: Content
@@ -211,14 +230,9 @@ class Aside(Element):
     is_found: bool = True
 
 
-@dataclass(frozen=True)
-class NarrowingField(Element):
-    """A field that leaves the entries with the words typed into it; a script shows it."""
-
-    IS_FOUND = False
-    label: Markup
-    entries: str  # their CSS selector
-    called: str  # what they are
+def narrowing(label: Markup, entries: str, called: str) -> Element:
+    """A field that leaves `entries`, a CSS selector, with the words typed into it."""
+    return Made("NarrowingField", label=label, entries=entries, called=called, is_found=False)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ the lines in which a corrected program differs from a wrong one.
 import difflib
 import html
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -18,7 +18,7 @@ from pygments.token import STANDARD_TYPES, _TokenType  # type: ignore[import-unt
 
 from proofbook.generator.content.exhibit import ExplainedProgram, Listing
 from proofbook.generator.content.listed_code import anonymized, download_path, listed
-from proofbook.generator.pages.elements.element import Element
+from proofbook.generator.pages.elements.element import Element, Made
 from proofbook.generator.printing.folio import Folio, breakable
 from proofbook.generator.printing.markdown import LISTING, Text, in_lines, parted
 from proofbook.runners.core.trace.records import Failure
@@ -97,37 +97,15 @@ class ListedProgram(Element):
 class WholeProgram(Element):
     """A whole program, closed; explained line by line where it has notes."""
 
-    IS_FOUND = False
+    is_found = False
     program: ListedProgram
-    notes: "Notes | None" = None
+    notes: Made | None = None
     is_printed: bool = False  # on paper, which may leave out others
 
     @property
     def is_read(self) -> bool:
         """Whether a lesson explains it."""
         return self.notes is not None
-
-
-@dataclass(frozen=True)
-class Notes(Element):
-    """Lines of a program, each with its number from 1 and what it does."""
-
-    rows: Sequence[tuple[int, Markup, Markup]]
-
-    def parts(self) -> Iterator[Element | Markup]:
-        """The number of each line, the line, and what it does."""
-        for number, code, says in self.rows:
-            yield from (Markup(f"line {number}"), code, says)
-
-
-@dataclass(frozen=True)
-class Difference(Element):
-    """A corrected program beside a wrong one; it prints their unified diff."""
-
-    IS_FOUND = IS_READ = False
-    wrong: ListedProgram
-    right: ListedProgram
-    lines: Markup  # empty where most lines differ
 
 
 def listing(written: Listing, folio: Folio, is_asked: bool = False) -> ListedProgram:
@@ -171,15 +149,16 @@ def error_message(failure: Failure) -> str:
     return f"{failure.message[: failure.message.rfind('. ') + 1 or KEPT]} …"
 
 
-def notes(program: ExplainedProgram, folio: Folio, linked: Callable[[Text], Markup]) -> Notes:
-    """A program's notes, the terms in them `linked`."""
+def notes(program: ExplainedProgram, folio: Folio, linked: Callable[[Text], Markup]) -> Made:
+    """Lines of a program, each with its number from 1 and what it does, the terms `linked`."""
     text = listed(folio.book.root, program.path, program.object)
     lines = [line.strip() for line in text.splitlines()]
     codes = [note.code.strip() for note in program.walkthrough]
     coloured = (highlighted(code).strip() for code in codes)
     words = [folio.line(note.says) for note in program.walkthrough]
     numbers = (1 + lines.index(code) for code in codes)
-    return Notes([*zip(numbers, coloured, map(linked, words), strict=True)])
+    rows = [*zip(numbers, coloured, map(linked, words), strict=True)]
+    return Made("Notes", rows=rows, visible=[(Markup(f"line {n}"), *row) for n, *row in rows])
 
 
 # --- Python in colours, with an element only where the colour changes
@@ -239,10 +218,12 @@ def _changed(diff: str) -> Markup:
 # --- a corrected program beside a wrong one
 
 
-def difference(wrong: Listing, right: Listing, folio: Folio) -> Difference:
-    """Both programs, and their unified diff."""
+def difference(wrong: Listing, right: Listing, folio: Folio) -> Made:
+    """Both programs, and their unified diff, which it prints; empty where most lines differ."""
     before, after = (listed(folio.book.root, code.path, code.object) for code in (wrong, right))
-    return Difference(listing(wrong, folio), listing(right, folio), unified(before, after))
+    programs = {"wrong": listing(wrong, folio), "right": listing(right, folio)}
+    lines = unified(before, after)
+    return Made("Difference", **programs, lines=lines, is_found=False, is_read=False)
 
 
 def unified(wrong: str, right: str) -> Markup:

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
-from proofbook.generator.content.book import Book
 from proofbook.generator.content.claim import Claim, Domain, NumberTolerance, Reference
-from proofbook.generator.pages.elements.element import Element, Fold, ListOfLines, Worded
+from proofbook.generator.pages.elements.element import Element, Fold, ListOfLines, Made
 from proofbook.generator.pages.elements.tables import Table, with_units
 from proofbook.generator.pages.environment import counted, unbroken
 from proofbook.generator.printing.folio import Folio
@@ -57,7 +56,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class JudgedClaim(Verdict, Worded):
+class JudgedClaim(Verdict, Element):
     """A claim and its verdict; by itself, it prints that this is contrary."""
 
     href: str
@@ -77,6 +76,10 @@ class JudgedClaim(Verdict, Worded):
         link = Markup('<a class="pb-verdict {}" href="{}">{}</a>')
         return link.format(self.css, self.href, self.words)
 
+    def parts(self) -> Iterator[Markup]:
+        """All that it prints."""
+        yield Markup(self)
+
     @property
     def regime_words(self) -> Markup:
         """Its regime behind its sentence; nothing where it has none."""
@@ -84,14 +87,13 @@ class JudgedClaim(Verdict, Worded):
         return small.format(self.regime) if self.regime else Markup()
 
 
-@dataclass(frozen=True)
-class CitedSources(Element):
-    """Documents, each with what its places say; the first names the document."""
-
-    IS_FOUND = False
-    documents: Sequence[Sequence[tuple[Reference, Markup]]]
-    of_rows: Sequence[Reference] = ()  # of published tables
-    is_anchored: bool = False
+def cited_sources(
+    documents: Sequence[Sequence[tuple[Reference, Markup]]], of_rows: Sequence[Reference] = (),
+    *, is_anchored: bool = False,
+) -> Made:  # fmt: skip
+    """Documents, each with what its places say, and those of published tables."""
+    fields = {"documents": documents, "of_rows": of_rows, "is_anchored": is_anchored}
+    return Made("CitedSources", is_found=False, **fields)
 
 
 def verdict_rows(names: Sequence[str], folio: Folio) -> list[JudgedClaim]:
@@ -157,7 +159,7 @@ def backing(names: Sequence[str], sources: Sequence[str], folio: Folio) -> Itera
     content = [*verdict_table(judged)]
     if sources:
         references = [cited(folio.book.references[name], folio) for name in sources]
-        content.append(CitedSources([[reference] for reference in references]))
+        content.append(cited_sources([[reference] for reference in references]))
     yield Fold(Markup("Evidence"), content, "pb-backing")
 
 
@@ -250,28 +252,6 @@ class MachineVerdict(Verdict):
         return self.outcome.verdict in UNDECIDED
 
 
-@dataclass(frozen=True)
-class FoldedClaim(Element):
-    """A claim, folded below the first verdict that runs decide: its rule, and all verdicts."""
-
-    IS_FOUND = False
-    says: Markup
-    names_runs: bool
-    formula: Markup
-    only_there: Markup  # why it holds in its domain
-    tolerance: str
-    because: Markup  # it is that large
-    regime: Markup
-    verdicts: Sequence[MachineVerdict]
-    home: str  # the machine that no verdict names
-    has_no_machine: bool
-    units: Sequence[Markup]  # of the columns of numbers, each behind #
-    numbers: Sequence[Sequence[Markup]]
-    lessons: Sequence[tuple[str, Markup, str]]  # by topic, its title, and the mode that uses it
-    book: Book
-    root: str
-
-
 def proofs(
     names: Sequence[str], lessons: Mapping[str, Lessons], folio: Folio, home: str = ""
 ) -> Iterator[Element]:
@@ -282,7 +262,7 @@ def proofs(
     """
     sentences = {name: folio.line(folio.book.claims[name].says) for name in names}
     alike = Counter(map(plain, sentences.values()))
-    folded: list[FoldedClaim] = []
+    folded: list[Made] = []
     for name, sentence in sentences.items():
         verdicts, names_runs = _by_machine(name, folio), alike[plain(sentence)] > 1
         home = home or verdicts[0].machines[0]
@@ -305,7 +285,8 @@ def proofs(
 def _proof(
     says: Markup, names_runs: bool, by_machine: Sequence[MachineVerdict],
     lessons: Lessons, home: str, folio: Folio,
-) -> FoldedClaim:  # fmt: skip
+) -> Made:  # fmt: skip
+    """Folded below the first verdict that runs decide: its rule, and all verdicts."""
     here, book = by_machine[0].outcome, folio.book
     domain, tolerance = here.claim.domain, here.claim.tolerance
     folio.runs.update(here.runs)
@@ -313,22 +294,18 @@ def _proof(
     shared, verdicts = _merged(by_machine)
     rows = [[verdict.predicted, verdict.observed, verdict.off or "–"] for verdict in verdicts]
     titles = {topic.id: topic.file.title for topic in book.topics}
-    return FoldedClaim(
-        says,
-        names_runs,
-        folio.line(claim_formula.formula_of(here.claim) or ""),
-        folio.line((isinstance(domain, Domain) and domain.because) or ""),
-        tolerance_of(tolerance, here.observed),
-        folio.line((tolerance and tolerance.because) or ""),
-        shared if by_machine[1:] else _regime_of(here, folio),
-        verdicts,
-        home,
-        all(folio.book.traces[run.partition(".")[0]].nature for run in here.runs),
-        *with_units("###", rows),
-        [(topic, folio.line(titles[topic]), mode) for topic, mode in lessons],
-        book,
-        folio.root,
-    )
+    heads, numbers = with_units("###", rows)
+    return Made(
+        "FoldedClaim", is_found=False, says=says, names_runs=names_runs,
+        formula=folio.line(claim_formula.formula_of(here.claim) or ""),
+        only_there=folio.line((isinstance(domain, Domain) and domain.because) or ""),
+        tolerance=tolerance_of(tolerance, here.observed),
+        because=folio.line((tolerance and tolerance.because) or ""),
+        regime=shared if by_machine[1:] else _regime_of(here, folio),
+        verdicts=verdicts, home=home, units=heads, numbers=numbers, book=book, root=folio.root,
+        has_no_machine=all(book.traces[run.partition(".")[0]].nature for run in here.runs),
+        lessons=[(topic, folio.line(titles[topic]), mode) for topic, mode in lessons],
+    )  # fmt: skip
 
 
 def _merged(rows: Sequence[MachineVerdict]) -> tuple[Markup, list[MachineVerdict]]:

@@ -4,13 +4,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from markupsafe import Markup
-
 from proofbook.generator.content.book import Book
 from proofbook.generator.content.shelf import TraceOnPage
-from proofbook.generator.pages.elements.element import Content, Heading
-from proofbook.generator.pages.sheets import Sheet
-from proofbook.generator.pages.way import Groups, Rail
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.sources import command
 from proofbook.runners.core.trace.records import Run, software
@@ -41,46 +36,14 @@ class PageOrigin:
         return not (self.of.reference or self.of.nature)
 
 
-@dataclass(frozen=True)
-class Frame:
-    """A page's content and what stands around it, as `templates/page.md.j2` prints them."""
-
-    sheet: Sheet
-    root: str  # what leads to the site's root
-    title: Markup
-    heading: Heading
-    description: str  # for search engines and previews
-    boost: float
-    hides: Sequence[str]  # the sidebars that it does not show
-    scripts: Sequence[str]
-    styles: Sequence[str]
-    rail: Rail | None
-    lessons: Groups  # of its topic
-    topic: Markup  # the title of its topic
-    has_times: bool  # among its numbers
-    has_waiting: bool  # parts that wait for an answer
-    is_asking: bool
-    former: Sequence[str]  # its former anchors
-    content: Content
-    at_hand: str  # the machine at hand
-    machines: Sequence[tuple[str, bool]]  # as `machines`
-    names_machines: bool  # below its content
-    origins: Sequence[PageOrigin]
-    surprises: Sequence[tuple[str, Run]]
-    kinds: frozenset[str]  # how its numbers were found
-    natures: Sequence[tuple[str, str]]  # the words behind its numbers, each with its meaning
-    here: Sequence[bool]  # for each number that the machine at hand has, too, whether it differs
-    sources: Markup
-
-    @property
-    def by_machine(self) -> dict[tuple[str, bool, str], list[PageOrigin]]:
-        """The origins by machine, whether that is the reference machine, and software."""
-        groups = defaultdict(list)
-        for origin in self.origins:
-            is_reference = bool(origin.machine) and origin.is_reference
-            package = software(origin.of.trace.circumstances)
-            groups[origin.machine, is_reference, package].append(origin)
-        return groups
+def by_machine(origins: Sequence[PageOrigin]) -> dict[tuple[str, bool, str], list[PageOrigin]]:
+    """Origins by machine, whether that is the reference machine, and software."""
+    groups = defaultdict(list)
+    for origin in origins:
+        is_reference = bool(origin.machine) and origin.is_reference
+        package = software(origin.of.trace.circumstances)
+        groups[origin.machine, is_reference, package].append(origin)
+    return groups
 
 
 def surprises(folio: Folio) -> list[tuple[str, Run]]:

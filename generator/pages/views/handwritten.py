@@ -11,7 +11,7 @@ from proofbook.generator.content.handwritten import KEYS, Fenced, split
 from proofbook.generator.content.prose import Formula, slotted
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements import programs
-from proofbook.generator.pages.elements.element import Apart, Element, Heading
+from proofbook.generator.pages.elements.element import Apart, Element, Heading, Made
 from proofbook.generator.printing.folio import escaped_heading
 from proofbook.generator.printing.markdown import put_into
 from proofbook.runners.system.kinds import Fence, Kind, kinds
@@ -35,14 +35,6 @@ class WrittenMarkdown(Element):
         """Its words, but for those that it folds."""
         folds = f"{self.begins}{self.markdown}".split("<details")
         yield from (Markup(part.partition("</details>")[2]) for part in folds)
-
-
-@dataclass(frozen=True)
-class DownloadedProgram(Element):
-    """A whole program to be downloaded and opened, whose file paper names, and what it printed."""
-
-    IS_READ = False
-    program: programs.ListedProgram
 
 
 def handwritten(draft: Draft) -> Parts:
@@ -101,7 +93,8 @@ def _piece(piece: str | Fenced, number: int, draft: Draft) -> Parts:
         yield from kind.take(fence.elements)(piece.holds, number, draft)
     elif isinstance(piece.holds, Listing):
         listing = draft.program(piece.holds)
-        yield listing if piece.holds.object else DownloadedProgram(listing)
+        whole = Made("DownloadedProgram", is_read=False, program=listing)
+        yield listing if piece.holds.object else whole
 
 
 def _markup_of(markdown: str) -> Iterator[str]:

@@ -79,8 +79,8 @@ def _group(
 ) -> None:  # fmt: skip
     """Draw the boxes of a group, and arrows from each to the next, with what they pass."""
     middle, room = y + HIGH / 2, text_width(passes) + 6
-    for one, other in pairwise(places.values()):
-        x1, x2 = one + wide / 2, other - wide / 2
+    for before, after in pairwise(places.values()):
+        x1, x2 = before + wide / 2, after - wide / 2
         if x2 - x1 < LEAST:
             drawing.line(x1, middle, x2, middle, look.split()[0])
         else:

@@ -3,18 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from proofbook.generator.kinds.figures.axes import (
-    BELOW,
-    GAP,
-    LegendEntry,
-    Scale,
-    grid_lines,
-    label_room,
-    legend,
-    plain,
-    round_values,
-    x_axis,
-)
+from proofbook.generator.kinds.figures import axes
 from proofbook.generator.kinds.figures.drawing import LINE, Drawing, PageWidth
 
 # Series are told apart by the shape of their points as well as by colour, both in a pinned order.
@@ -35,23 +24,23 @@ class Axis:
     title: str
     ticks: Sequence[float]
     ends: tuple[float, float] | None = None
-    says: Callable[[float], str] = plain
+    says: Callable[[float], str] = axes.plain
     is_logarithmic: bool = False
 
-    def between(self, start: float, end: float) -> Scale:
+    def between(self, start: float, end: float) -> axes.Scale:
         """The axis between two places in pixels."""
         low, high = self.ends or (self.ticks[0], self.ticks[-1])
-        return Scale(low, high, start, end, self.is_logarithmic)
+        return axes.Scale(low, high, start, end, self.is_logarithmic)
 
 
 def axis_of(
     title: str, values: Collection[float], num: int, *,
-    says: Callable[[float], str] = plain, is_logarithmic: bool = False,
+    says: Callable[[float], str] = axes.plain, is_logarithmic: bool = False,
 ) -> Axis:  # fmt: skip
     """An `Axis` with about `num` round ticks around some values; wider if all are equal."""
     low, high = min(values), max(values)
     space = 0 if high > low else abs(low) * 0.1 or 1.0
-    ticks = round_values(low - space, high + space, num, is_logarithmic=is_logarithmic)
+    ticks = axes.round_values(low - space, high + space, num, is_logarithmic=is_logarithmic)
     return Axis(title, ticks, says=says, is_logarithmic=is_logarithmic)
 
 
@@ -94,15 +83,15 @@ def plot(series: Sequence[Series], x: Axis, y: Axis, height: float, layout: Page
     """`Drawing` of series, from back to front, over axes `height` pixels apart, below a legend."""
     drawing = Drawing(layout.width)
     series = _parted(series, NEAR * (y.ticks[-1] - y.ticks[0]) / height)
-    keys = [LegendEntry(curve.name, curve.line, curve.mark) for curve in series if curve.name]
-    top = GAP + legend(drawing, keys)
+    keys = [axes.LegendEntry(curve.name, curve.line, curve.mark) for curve in series if curve.name]
+    top = axes.GAP + axes.legend(drawing, keys)
     drawing.word(0, top + LINE / 2, y.title, "soft")
-    top += LINE + GAP if y.title else 4
-    to_x = x.between(label_room(y.ticks, y.says), drawing.width - RIGHT)
+    top += LINE + axes.GAP if y.title else 4
+    to_x = x.between(axes.label_room(y.ticks, y.says), drawing.width - RIGHT)
     to_y = y.between(top + height, top)
-    grid_lines(drawing, to_y, to_x.start, to_x.end, y.ticks, y.says)
-    x_axis(drawing, to_x, to_y.start, x.title, x.ticks, x.says)
-    drawing.height = to_y.start + BELOW
+    axes.grid_lines(drawing, to_y, to_x.start, to_x.end, y.ticks, y.says)
+    axes.x_axis(drawing, to_x, to_y.start, x.title, x.ticks, x.says)
+    drawing.height = to_y.start + axes.BELOW
     for curve in series:
         if curve.line:
             drawing.curve([(to_x(at), to_y(value)) for at, value, _ in curve.points], curve.line)

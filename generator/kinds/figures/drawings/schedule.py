@@ -8,17 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from proofbook.generator.kinds.figures.axes import (
-    BELOW,
-    GAP,
-    AxisMark,
-    LegendEntry,
-    Scale,
-    grid_lines,
-    label_room,
-    legend,
-    x_axis,
-)
+from proofbook.generator.kinds.figures import axes
 from proofbook.generator.kinds.figures.drawing import LINE, Drawing, PageWidth, text_width
 from proofbook.generator.kinds.figures.step_rules import Action, Kind, Overlapped
 
@@ -45,12 +35,12 @@ class Curve(NamedTuple):
     unit: str  # title of its axis
     ticks: Sequence[float]  # of its axis, the same for all states of a figure
     parts: Sequence[tuple[str, str, Sequence[float]]]  # name, look, size in each unit of time
-    mark: AxisMark  # the measured peak
+    mark: axes.AxisMark  # the measured peak
 
 
 def schedule(
     rows: Rows, unit: str, words: Mapping[str, str], layout: PageWidth, *,
-    upper: float = 0, longest: float = 0, mark: AxisMark | None = None,
+    upper: float = 0, longest: float = 0, mark: axes.AxisMark | None = None,
     curve: Curve | None = None, loads: Loads = (), groups: Sequence[str] = (),
 ) -> Drawing:  # fmt: skip
     """`Drawing` of a timeline: rows of boxes for actions over one axis, a playhead and a legend.
@@ -73,49 +63,49 @@ def schedule(
     titles = [title for title in groups or [""] for _ in range(size)]  # of the group of each row
     labels = [row.removeprefix(f"{title}, ") for row, title in zip(rows, titles, strict=True)]
     above = LINE * (layout.labels_above and bool(loads))  # or names in boxes had no room
-    beside = 1 if above else GAP + max(map(text_width, labels + mosts))
-    left = max(label_room(curve.ticks) if curve else 0, beside)
-    x = Scale(0, max(end, longest, mark.value if mark else 0), left, layout.width - 1)
+    beside = 1 if above else axes.GAP + max(map(text_width, labels + mosts))
+    left = max(axes.label_room(curve.ticks) if curve else 0, beside)
+    x = axes.Scale(0, max(end, longest, mark.value if mark else 0), left, layout.width - 1)
     top, height = upper + LINE * bool(mark), above + (LOADED if loads else ROW)
     tops = [top + height * n + TITLE * (n // size + 1) * bool(groups) for n in range(len(rows))]
     bottom, first = tops[-1] + height, len(drawing.parts)
     _rows(drawing, rows, words, x.between(0, end), [y + above + ROW / 2 for y in tops])
     used = {action.kind for row in rows.values() for action in row}
     keys = [
-        LegendEntry(words[kind], box=f"span {look}")
+        axes.LegendEntry(words[kind], box=f"span {look}")
         for kind, (look, _) in LOOKS.items()
         if kind in used
     ]
     for row, y in zip(loads, tops, strict=False):
         base = y + height - 4
-        held = Scale(0, max(map(_most, loads)), base, base - LOAD)
+        held = axes.Scale(0, max(map(_most, loads)), base, base - LOAD)
         drawing.area(_stepped([*row, (end, 0)], x, held), LOOK_OF_LOAD)
     if loads:
-        keys.append(LegendEntry(words["load"], box=LOOK_OF_LOAD))
-    keys.append(LegendEntry(words["idle"], line="waiting"))
+        keys.append(axes.LegendEntry(words["load"], box=LOOK_OF_LOAD))
+    keys.append(axes.LegendEntry(words["idle"], line="waiting"))
     drawing.playhead(first, x(0), x(end), top, bottom)
     for label, most, y in zip(labels, mosts or [""] * len(rows), tops, strict=True):
         if above:
             drawing.word(0, y + LINE / 2 + 2, f"{label}, {most}")
         else:
-            drawing.word(x.start - GAP, y + ROW / 2, label, anchor="end")
-            drawing.word(x.start - GAP, y + LOADED - 4 - LOAD / 2, most, "soft", "end")
+            drawing.word(x.start - axes.GAP, y + ROW / 2, label, anchor="end")
+            drawing.word(x.start - axes.GAP, y + LOADED - 4 - LOAD / 2, most, "soft", "end")
     for title, y in zip(groups, tops[::size], strict=False):
         drawing.word(0, y - TITLE / 2, title, "strong")
     if mark:
         drawing.line(x(mark.value), top, x(mark.value), bottom, "budget")
         drawing.word(x(mark.value), top - LINE / 2, mark.words, "soft", "end")
     if curve:
-        bottom = _curve(drawing, curve, x, legend(drawing, keys, bottom + LINE) + 2 * GAP)
-        keys = [LegendEntry(name, box=f"span {look}") for name, look, _ in curve.parts]
-        keys.append(LegendEntry(curve.mark.words, line="budget"))
-    x_axis(drawing, x, bottom, unit, [] if curve else x.ticks(4 if layout.labels_above else 6))
-    drawing.height = legend(drawing, keys, bottom + BELOW + LINE / 2) + 2
+        bottom = _curve(drawing, curve, x, axes.legend(drawing, keys, bottom + LINE) + 2 * axes.GAP)
+        keys = [axes.LegendEntry(name, box=f"span {look}") for name, look, _ in curve.parts]
+        keys.append(axes.LegendEntry(curve.mark.words, line="budget"))
+    axes.x_axis(drawing, x, bottom, unit, [] if curve else x.ticks(4 if layout.labels_above else 6))
+    drawing.height = axes.legend(drawing, keys, bottom + axes.BELOW + LINE / 2) + 2
     return drawing
 
 
 def _rows(
-    drawing: Drawing, rows: Rows, words: Mapping[str, str], x: Scale, middles: Sequence[float]
+    drawing: Drawing, rows: Rows, words: Mapping[str, str], x: axes.Scale, middles: Sequence[float]
 ) -> None:
     """Draw a box for each action, and a line where a row is idle.
 
@@ -145,7 +135,7 @@ def _most(row: Iterable[tuple[float, int]]) -> int:
 
 
 def _stepped(
-    heights: Sequence[tuple[float, float]], x: Scale, y: Scale
+    heights: Sequence[tuple[float, float]], x: axes.Scale, y: axes.Scale
 ) -> list[tuple[float, float]]:  # fmt: skip
     """The corners of an area over the axis, in which each height lasts until the next."""
     steps = (
@@ -157,11 +147,11 @@ def _stepped(
     return [(x(heights[0][0]), y.start), *steps, (x(heights[-1][0]), y.start)]
 
 
-def _curve(drawing: Drawing, curve: Curve, x: Scale, top: float) -> float:
+def _curve(drawing: Drawing, curve: Curve, x: axes.Scale, top: float) -> float:
     """Draw the parts as areas, one on the other; return the y of their axis."""
-    y = Scale(0, curve.ticks[-1], top + LINE + CURVE, top + LINE)
+    y = axes.Scale(0, curve.ticks[-1], top + LINE + CURVE, top + LINE)
     drawing.word(0, top, curve.unit, "soft")
-    grid_lines(drawing, y, x.start, x.end, curve.ticks)
+    axes.grid_lines(drawing, y, x.start, x.end, curve.ticks)
     sums = [0.0] * len(curve.parts[0][2])
     stacked, first = [], len(drawing.parts)
     for _, look, sizes in curve.parts:
@@ -188,7 +178,7 @@ LAYERS = {
 
 def overlap(
     step: Overlapped, rows: Rows, unit: str, words: Mapping[str, str],
-    layout: PageWidth, *, longest: float, mark: AxisMark,
+    layout: PageWidth, *, longest: float, mark: axes.AxisMark,
 ) -> Drawing:  # fmt: skip
     """`Drawing` of a DDP step: the state of each layer's gradient above rows of its rank and link.
 

@@ -11,15 +11,7 @@ from math import inf
 from string import ascii_letters
 from typing import NamedTuple
 
-from proofbook.generator.kinds.figures.axes import (
-    BELOW,
-    GAP,
-    AxisMark,
-    LegendEntry,
-    Scale,
-    legend,
-    x_axis,
-)
+from proofbook.generator.kinds.figures import axes
 from proofbook.generator.kinds.figures.drawing import (
     LINE,
     Drawing,
@@ -99,7 +91,7 @@ class Panel(NamedTuple):
 
 def stacks(
     rows: Sequence[Stack], unit: str, top: float, layout: PageWidth, *,
-    budget: AxisMark | None = None,
+    budget: axes.AxisMark | None = None,
 ) -> Drawing:  # fmt: skip
     """`Drawing` of stacked bars, one below another, over an axis titled `unit`; a budget line.
 
@@ -109,12 +101,12 @@ def stacks(
     drawing, over = Drawing(layout.width), Drawing(layout.width)
     x = _scale(rows, top, layout)
     visible = [part for row in rows for part in row.parts if x(part.size) - x(0) >= LEAST]
-    y = _legend(drawing, visible) + GAP
+    y = _legend(drawing, visible) + axes.GAP
     if budget and budget.words:
         half = text_width(budget.words) / 2
         middle = min(max(x(budget.value), half), layout.width - half)
-        over.word(middle, y + GAP, budget.words, "strong", "middle")
-        y += GAP + LINE
+        over.word(middle, y + axes.GAP, budget.words, "strong", "middle")
+        y += axes.GAP + LINE
     upper, group = y, rows[0].group
     for row in rows:
         y, group = y + APART * (row.group != group), row.group
@@ -128,8 +120,8 @@ def stacks(
             d=f"M-1 {number(start)}h2V{number(y)}h-2z",
         )  # fmt: skip
     drawing.parts += over.parts
-    x_axis(drawing, x, y, unit, x.ticks(4 if layout.labels_above else 6))
-    drawing.height = y + BELOW
+    axes.x_axis(drawing, x, y, unit, x.ticks(4 if layout.labels_above else 6))
+    drawing.height = y + axes.BELOW
     return drawing
 
 
@@ -140,31 +132,33 @@ def panels(runs: Sequence[Panel], layout: PageWidth) -> Drawing:
     x, y = _scale(ranks, max(rank.size for rank in ranks), layout), 4.0
     for run in runs:
         drawing.word(0, y + 10, run.title, "strong")
-        y += LINE + GAP
+        y += LINE + axes.GAP
         for rank in run.ranks:
             y = _bar(drawing, drawing, rank, y, x, layout)
         if run.travels and len(run.ranks) > 1:
-            drawing.arrow(x.start + GAP, y, x.start + GAP, y + LINE * len(run.travels), both=True)
+            drawing.arrow(
+                x.start + axes.GAP, y, x.start + axes.GAP, y + LINE * len(run.travels), both=True
+            )
         for line in run.travels:
-            for part in wrapped(line, layout.width - x.start - 3 * GAP):
-                drawing.word(x.start + 3 * GAP, y + LINE / 2, part, "communication")
+            for part in wrapped(line, layout.width - x.start - 3 * axes.GAP):
+                drawing.word(x.start + 3 * axes.GAP, y + LINE / 2, part, "communication")
                 y += LINE
         y += LINE
     drawing.height = y
     return drawing
 
 
-def _scale(rows: Sequence[Stack], top: float, layout: PageWidth) -> Scale:
+def _scale(rows: Sequence[Stack], top: float, layout: PageWidth) -> axes.Scale:
     """From zero to the top, with room for the words at both ends of each bar."""
     if layout.labels_above:
-        return Scale(0, top, 1, layout.width - 1)
-    left = max(text_width(row.label) for row in rows) + GAP
+        return axes.Scale(0, top, 1, layout.width - 1)
+    left = max(text_width(row.label) for row in rows) + axes.GAP
     room = max(row.width_of_words for row in rows) + BESIDE
-    return Scale(0, top, left, layout.width - room)
+    return axes.Scale(0, top, left, layout.width - room)
 
 
 def _bar(
-    drawing: Drawing, over: Drawing, row: Stack, y: float, x: Scale, layout: PageWidth,
+    drawing: Drawing, over: Drawing, row: Stack, y: float, x: axes.Scale, layout: PageWidth,
     line: float = -inf,
 ) -> float:  # fmt: skip
     """Draw a bar with its words, and the words of its parts over it; return the y below."""
@@ -191,7 +185,7 @@ def _bar(
         for before, look in ((6.5, "ground thick"), (4, ""), (9, "")):
             drawing.line(x.end - before, y - 3, x.end - before - 4, y + THICK + 3, look)
     _words(over, row, y, x, layout)
-    return y + THICK + GAP
+    return y + THICK + axes.GAP
 
 
 def _names(part: BarPart) -> tuple[str, str]:
@@ -200,14 +194,14 @@ def _names(part: BarPart) -> tuple[str, str]:
     return part.name, number_in or part.name[:1].upper()
 
 
-def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: PageWidth) -> None:
+def _words(drawing: Drawing, row: Stack, y: float, x: axes.Scale, layout: PageWidth) -> None:
     """Draw the label of a bar and its sum; play.js sets anew whether it fits."""
     words = f"{row.words} · {row.ending}" if row.ending else row.words
     names = ("data_need", "data_least")
     limits = {name: f"{size:.3f}" for name, size in zip(names, row.limits or (), strict=False)}
     look = "fails" if row.is_over else ""
     if not layout.labels_above:
-        drawing.word(x.start - GAP, y + THICK / 2, row.label, anchor="end")
+        drawing.word(x.start - axes.GAP, y + THICK / 2, row.label, anchor="end")
         drawing.word(x.end + BESIDE, y + THICK / 2, words, look, data=limits)
         return
     *before, last = _label(row, layout)
@@ -223,15 +217,17 @@ def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: PageWidth) 
 
 def _label(row: Stack, layout: PageWidth) -> list[str]:
     """The label above a bar, in lines beside which its words have room."""
-    return wrapped(row.label, layout.width - 1 - row.width_of_words - GAP)
+    return wrapped(row.label, layout.width - 1 - row.width_of_words - axes.GAP)
 
 
 def _legend(drawing: Drawing, visible: Sequence[BarPart]) -> float:
     """Draw a legend of the kinds that are visible, each with its letter; return the y below."""
     parts = {part.kind: part for part in visible if part.name}
     keys = [
-        LegendEntry(parts[kind].name, box=f"span {look}", letter=(_names(parts[kind])[-1], letters))
+        axes.LegendEntry(
+            parts[kind].name, box=f"span {look}", letter=(_names(parts[kind])[-1], letters)
+        )
         for kind, (look, letters) in LOOKS.items()
         if kind in parts
     ]
-    return legend(drawing, keys) if keys else 0
+    return axes.legend(drawing, keys) if keys else 0

@@ -14,46 +14,35 @@ from itertools import chain
 from markupsafe import Markup
 
 from proofbook.generator.content.exhibit import Figure, View
+from proofbook.generator.kinds.figures import picture
 from proofbook.generator.kinds.figures.charts import loss
-from proofbook.generator.kinds.figures.picture import (
-    DrawnState,
-    Picture,
-    Play,
-    StateRow,
-    plain_line,
-)
+from proofbook.generator.kinds.figures.play import step_views
 from proofbook.generator.kinds.figures.play.bar_views import memory, sent
 from proofbook.generator.kinds.figures.play.grid_views import block, cells, ring
 from proofbook.generator.kinds.figures.play.mesh_view import mesh
 from proofbook.generator.kinds.figures.play.states import Control, PlayState, states
-from proofbook.generator.kinds.figures.play.step_views import (
-    arrivals,
-    overlap,
-    schedule,
-    turns,
-    unit_steps,
-)
 from proofbook.generator.printing.folio import Folio, breakable
 from proofbook.generator.values.units import BYTES
 from proofbook.generator.values.value import Value
 
-VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], Iterator[DrawnState]]] = {
-    "memory": memory, "sent": sent, "loss": loss, "schedule": schedule,
-    "chunks": ring, "overlap": overlap, "units": unit_steps, "block": block,
-    "arrivals": arrivals, "turns": turns, "cells": cells, "mesh": mesh,
+VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], Iterator[picture.DrawnState]]] = {
+    "memory": memory, "sent": sent, "loss": loss, "schedule": step_views.schedule,
+    "chunks": ring, "overlap": step_views.overlap, "units": step_views.unit_steps, "block": block,
+    "arrivals": step_views.arrivals, "turns": step_views.turns, "cells": cells,
+    "mesh": mesh,
 }  # fmt: skip
 FOLDER = "assets/figures"
 NOTHING = Markup("–")  # of a part that this run does not have
 
 
-def play(figure: Figure, folio: Folio) -> Picture:
+def play(figure: Figure, folio: Folio) -> picture.Picture:
     """`Picture` whose `play` has controls, the first state drawn, a script of all, and a table."""
     written = figure.play
     assert written is not None
     controls, all_states = states(figure, folio)
     by_view = [list(VIEWS[view](all_states, figure, folio)) for view in written.shows if all_states]
     if not all_states or not all(by_view):
-        return Picture()
+        return picture.Picture()
     by_state = [
         dict(zip(written.shows, views, strict=True)) for views in zip(*by_view, strict=True)
     ]
@@ -67,20 +56,20 @@ def play(figure: Figure, folio: Folio) -> Picture:
     facts = {run: [folio.evidence.value(fact.value, run) for fact in written.facts] for run in runs}
     are_bytes = all(value.unit == BYTES for of_run in facts.values() for value in of_run if value)
     names, rows = _table(controls, all_states, chain(*by_view), facts, folio)
-    played = Play(
+    played = picture.Play(
         task, folio.root + script, controls, all_states[0], drawn[0],
         moments=[words for view in by_state[0].values() for _, words in view.moments],
         budget=next((view.budget for view in by_state[0].values() if view.budget), None),
         words=[control.label for control in controls]
         + ([folio.evidence.plain(written.beside.label)] if written.beside else []),
-        head=[*(plain_line(fact.label, folio) for fact in written.facts), *names],
+        head=[*(picture.plain_line(fact.label, folio) for fact in written.facts), *names],
         rows=rows, is_drawn={*written.shows} <= {"memory", "sent"} and are_bytes,
     )  # fmt: skip
-    return Picture(play=played)
+    return picture.Picture(play=played)
 
 
 def _state_markup(
-    figure: Figure, state: PlayState, views: Mapping[View, DrawnState], folio: Folio
+    figure: Figure, state: PlayState, views: Mapping[View, picture.DrawnState], folio: Folio
 ) -> Markup:
     """The drawings of all views of a state, each below its title."""
     words, drawn = folio.ui["play"], Markup()
@@ -88,7 +77,7 @@ def _state_markup(
     kind = "simulated" if is_simulated else "measured"
     for name, view in views.items():
         title = words["views"][view.title or name].format(kind=kind)
-        called = f"{plain_line(figure.title, folio)}: {title}"
+        called = f"{picture.plain_line(figure.title, folio)}: {title}"
         svg = view.svg(f"{figure.id}-{name}", called, is_operated=folio.opens)
         if view.moments:
             told = json.dumps(view.moments, ensure_ascii=False, separators=(",", ":"))
@@ -115,9 +104,9 @@ def packed(
 
 
 def _table(
-    controls: Sequence[Control], all_states: Sequence[PlayState], views: Iterable[DrawnState],
-    facts: Mapping[str, Sequence[Value | None]], folio: Folio,
-) -> tuple[list[str], list[StateRow]]:  # fmt: skip
+    controls: Sequence[Control], all_states: Sequence[PlayState],
+    views: Iterable[picture.DrawnState], facts: Mapping[str, Sequence[Value | None]], folio: Folio,
+) -> tuple[list[str], list[picture.StateRow]]:  # fmt: skip
     """Names of the values drawn; a row for each run of a state, with its facts and these values."""
     in_order = sorted(enumerate(all_states), key=lambda numbered: numbered[1].at)
     runs = [(n, state.at, labelled) for n, state in in_order for labelled in state.runs]
@@ -134,5 +123,5 @@ def _table(
         numbers = [folio.printed(value) for value in facts[path]]
         numbers += [drawn[path].get(name, NOTHING) for name in names]
         href = folio.root + folio.place_of(path)
-        rows.append(StateRow(n, words, breakable(path), nature, href, numbers))
+        rows.append(picture.StateRow(n, words, breakable(path), nature, href, numbers))
     return names, rows

@@ -55,7 +55,7 @@ def _strip(
 ) -> Strip:  # fmt: skip
     words, name, passes = folio.ui["play"]["mesh"], plain_line(axis.name, folio), ""
     stays = all(group[0] // node == group[-1] // node for group in of_ranks)
-    said = [words["within" if stays else "between"]]
+    beside = [words["within" if stays else "between"]]
     if axis.passes:
         value = cells[words["passed"].format(axis=name)] = folio.evidence.value(
             axis.passes, of.path
@@ -64,14 +64,14 @@ def _strip(
     if axis.term:
         label = plain_line(axis.term.label, folio)
         value = cells[label] = folio.evidence.value(axis.term.value, of.path)
-        said.append(f"{label} = {value}".replace(" ", "\u00a0"))
-    return Strip(name, said, of_ranks, passes)
+        beside.append(f"{label} = {value}".replace(" ", "\u00a0"))
+    return Strip(name, beside, of_ranks, passes)
 
 
 def _in_words(words: Mapping[str, str], panel: MeshPanel) -> str:
-    said = [words["nodes"].format(num=panel.num_ranks // panel.node, size=panel.node)]
+    parts = [words["nodes"].format(num=panel.num_ranks // panel.node, size=panel.node)]
     for name, beside, of_ranks, passes in panel.strips:
         listed = " and ".join(f"ranks {', '.join(map(str, group))}" for group in of_ranks)
         size = [words["passes"].format(size=passes)] if passes else []
-        said.append("; ".join([words["along"].format(axis=name, ranks=listed), *beside, *size]))
-    return f"{panel.title}: {'. '.join(said)}.".removeprefix(": ")
+        parts.append("; ".join([words["along"].format(axis=name, ranks=listed), *beside, *size]))
+    return f"{panel.title}: {'. '.join(parts)}.".removeprefix(": ")

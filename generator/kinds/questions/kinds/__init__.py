@@ -9,7 +9,7 @@ from pkgutil import iter_modules
 from typing import Any, Union
 
 from proofbook.generator.content.quiz import Item, QuizFence, QuizFile
-from proofbook.generator.kinds.questions.kinds.kind import QuestionKind
+from proofbook.generator.kinds.questions.kinds.base import QuestionKind
 from proofbook.generator.values.evaluation import Evidence
 
 for _module in iter_modules(__path__):

@@ -13,13 +13,7 @@ from proofbook.generator.content.quiz import Item
 from proofbook.generator.content.words import ClaimId, Expression, Line, RunPath, Written
 from proofbook.generator.content.yaml_source import Mistake
 from proofbook.generator.kinds.questions.answers import ExplainedAnswer, claim_backing
-from proofbook.generator.kinds.questions.kinds.kind import (
-    OPEN,
-    ItemError,
-    Key,
-    QuestionKind,
-    is_alike,
-)
+from proofbook.generator.kinds.questions.kinds import base
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.filters import LABELS
 from proofbook.generator.values.value import Value, numeric
@@ -55,7 +49,7 @@ class Ordering(Item):
         return self
 
 
-class Pieces(QuestionKind[Ordering], of=Ordering):
+class Pieces(base.QuestionKind[Ordering], of=Ordering):
     """The order follows from the values, or from the stages or steps of one run."""
 
     places = "pieces"
@@ -63,30 +57,30 @@ class Pieces(QuestionKind[Ordering], of=Ordering):
     is_ordered = is_sequence = has_one_key = True
 
     @cached_property
-    def key(self) -> Key:
+    def key(self) -> base.Key:
         """A `Key`: positions by value, or as recorded; open without all values, refused if tied."""
         if self.item.run:
             return self._as_recorded(self.item.run)
         values = [self.evidence.value(piece.by) for piece in self.item.pieces if piece.by]
         known: dict[int, Value] = {n: value for n, value in enumerate(values) if value is not None}
         if len(known) < len(values):
-            return OPEN
+            return base.OPEN
         for place, value in known.items():
-            if not is_alike(known[0], value):
+            if not base.is_alike(known[0], value):
                 message = f"a piece in {value.unit} has no place among those in {known[0].unit}"
-                raise ItemError(("pieces", place, "by"), message)
+                raise base.ItemError(("pieces", place, "by"), message)
         order = sorted(known, key=lambda n: numeric(known[n]), reverse=self.item.descending)
         for before, after in pairwise(order):
             if numeric(known[before]) == numeric(known[after]):
                 both = " and ".join(repr(self.item.pieces[place].text) for place in (before, after))
                 message = f"{both} have the same value; no order"
                 return self.refused(("pieces", after, "by"), message)
-        return Key(right=tuple(order))
+        return base.Key(right=tuple(order))
 
-    def _as_recorded(self, path: str) -> Key:
+    def _as_recorded(self, path: str) -> base.Key:
         run = self.evidence.book.run(path)
         if run is None or run.status == "skipped" or run.is_surprise:
-            return OPEN
+            return base.OPEN
         names = [str(piece.recorded) for piece in self.item.pieces]
         recorded = [stage.name for stage in run.stages]
         if not set(names) & set(recorded):
@@ -97,8 +91,10 @@ class Pieces(QuestionKind[Ordering], of=Ordering):
                 message = f"{path} recorded no stage or step {name!r}{nearest(name, recorded)}"
                 return self.refused(at, message)
             if name in names[:place]:
-                raise ItemError(at, f"another piece is {name!r} already; no order")
-        return Key(right=tuple(sorted(range(len(names)), key=lambda n: recorded.index(names[n]))))
+                raise base.ItemError(at, f"another piece is {name!r} already; no order")
+        return base.Key(
+            right=tuple(sorted(range(len(names)), key=lambda n: recorded.index(names[n])))
+        )
 
     def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
         piece = self.item.pieces[place]
@@ -123,7 +119,7 @@ class Match(Item):
     pairs: Annotated[list[Pair], Field(min_length=3, max_length=5)]
 
 
-class Pairs(QuestionKind[Match], of=Match):
+class Pairs(base.QuestionKind[Match], of=Match):
     """Each left side belongs to the right side that the author wrote beside it."""
 
     places = "pairs"
@@ -133,7 +129,7 @@ class Pairs(QuestionKind[Match], of=Match):
     backed_by = "claim"
 
     @cached_property
-    def key(self) -> Key:
+    def key(self) -> base.Key:
         """A `Key`: pairs as written; open unless its claims hold, refused if sides are alike."""
         sides = [self.evidence.plain(pair.right) for pair in self.item.pairs]
         for place, side in enumerate(sides):
@@ -142,8 +138,8 @@ class Pairs(QuestionKind[Match], of=Match):
                 return self.refused(("pairs", place, "right"), f"{alike}; let them differ")
         claims = [pair.claim for pair in self.item.pairs if pair.claim]
         if any(self.evidence.judged(claim).verdict != "holds" for claim in claims):
-            return OPEN
-        return Key(right=tuple(range(self.num_places)))
+            return base.OPEN
+        return base.Key(right=tuple(range(self.num_places)))
 
     def key_mistakes(self) -> Iterator[Mistake]:
         """Yield (path, message): pairs without claim, source or value; mistakes of the key."""

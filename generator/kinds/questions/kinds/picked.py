@@ -20,7 +20,7 @@ from proofbook.generator.kinds.questions.answers import (
     claim_backing,
     refutation_of,
 )
-from proofbook.generator.kinds.questions.kinds.kind import OPEN, ItemError, Key, QuestionKind
+from proofbook.generator.kinds.questions.kinds.base import OPEN, ItemError, Key, QuestionKind
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.verdicts import UNDECIDED, Judged
 

@@ -13,15 +13,7 @@ from proofbook.generator.content.quiz import Drawable, Item
 from proofbook.generator.content.words import Expression, Line, MisconceptionId, Prose, Written
 from proofbook.generator.content.yaml_source import Mistake, Path
 from proofbook.generator.kinds.questions.answers import ExplainedAnswer, Reach, refutation_of
-from proofbook.generator.kinds.questions.kinds.kind import (
-    OPEN,
-    AnswerField,
-    End,
-    FieldUnit,
-    Key,
-    QuestionKind,
-    is_alike,
-)
+from proofbook.generator.kinds.questions.kinds import base
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.units import AS_RULED, PLAIN, printed
 from proofbook.generator.values.value import Value, numeric
@@ -79,7 +71,7 @@ class Predict(Item):
 TypedT = TypeVar("TypedT", bound=Number | Predict)
 
 
-class TypedNumber(QuestionKind[TypedT], of=Number):
+class TypedNumber(base.QuestionKind[TypedT], of=Number):
     """A value, how far off an answer may be, and what each named mistake would give."""
 
     instruction = "type the answer"
@@ -90,12 +82,12 @@ class TypedNumber(QuestionKind[TypedT], of=Number):
         return "".join(self.item.answer.split())
 
     @cached_property
-    def key(self) -> Key:
+    def key(self) -> base.Key:
         """A `Key`: the value, and the slips that can be told from it and from each other."""
         value = self.evidence.value(self.item.answer)
         if value is None:
-            return OPEN
-        return Key(value=value, slips=tuple(gives for gives, _ in self._judged(value)))
+            return base.OPEN
+        return base.Key(value=value, slips=tuple(gives for gives, _ in self._judged(value)))
 
     def _judged(self, answer: Value) -> Iterator[tuple[Value | None, str]]:
         """For each slip its value, or None with the reason why it is not told apart."""
@@ -106,7 +98,7 @@ class TypedNumber(QuestionKind[TypedT], of=Number):
                 yield None, ""
                 continue
             same = next((named for named in above if self._is_same(value, named[1], answer)), None)
-            if not is_alike(value, answer):
+            if not base.is_alike(value, answer):
                 yield None, f"the slip is in {value.unit}, the answer in {answer.unit}"
             elif same is None:
                 yield value, ""
@@ -175,10 +167,12 @@ class TypedNumber(QuestionKind[TypedT], of=Number):
         )
         return (answer, *slips)
 
-    def field(self, folio: Folio) -> AnswerField | None:
+    def field(self, folio: Folio) -> base.AnswerField | None:
         """A field, in the unit that the answer prints in."""
         value = self.key.value
-        return AnswerField(unit_of(value), not isinstance(value.number, str)) if value else None
+        return (
+            base.AnswerField(unit_of(value), not isinstance(value.number, str)) if value else None
+        )
 
 
 class Prediction(TypedNumber[Predict], of=Predict):
@@ -217,7 +211,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
             return
         low, high = self._bounds
         ends = (("low", low), ("high", high))
-        odd = next((name for name, end in ends if not end or not is_alike(end, answer)), None)
+        odd = next((name for name, end in ends if not end or not base.is_alike(end, answer)), None)
         if odd:
             yield (odd,), f"{odd} is a number in the unit of the answer ({answer.unit})"
         elif self.ends is None and self.is_decided:
@@ -232,28 +226,30 @@ class Prediction(TypedNumber[Predict], of=Predict):
         steps = (float(f"{low + (high - low) * step / 100:.2g}") for step in range(101))
         return any(abs(step * scale - numeric(answer)) <= within for step in steps)
 
-    def field(self, folio: Folio) -> AnswerField | None:
+    def field(self, folio: Folio) -> base.AnswerField | None:
         """An `AnswerField`, with the slider's ends, if there are any; None for an open key."""
         field, ends = super().field(folio), self.ends
         if field is None or ends is None:
             return field
-        low, high = (End(numeric(end), in_unit(end, field.unit), folio.show(end)) for end in ends)
+        low, high = (
+            base.End(numeric(end), in_unit(end, field.unit), folio.show(end)) for end in ends
+        )
         return field._replace(ends=(low, high))
 
 
 # --- the unit that a number is asked in, and how near it has to be
 
 
-def unit_of(value: Value) -> FieldUnit:
+def unit_of(value: Value) -> base.FieldUnit:
     """A `FieldUnit` of what a value prints in: label, size in base units; '' and 1 for text."""
     if isinstance(value.number, str):
-        return FieldUnit("", 1)
+        return base.FieldUnit("", 1)
     mantissa, label = _parts(value)
     ratio = abs(value.number) / mantissa if mantissa else 1
-    return FieldUnit(label, dict(SIZES).get(label) or 10.0 ** round(math.log10(ratio)))
+    return base.FieldUnit(label, dict(SIZES).get(label) or 10.0 ** round(math.log10(ratio)))
 
 
-def in_unit(value: Value, unit: FieldUnit) -> str:
+def in_unit(value: Value, unit: base.FieldUnit) -> str:
     """A value as a reader would type it: in the unit asked for, without zeros that say nothing."""
     number = printed(numeric(value) / unit.scale, PLAIN, AS_RULED)
     short = number.rstrip("0").rstrip(".") if "." in number else number
