@@ -68,6 +68,29 @@ class CellRow(Written):
     """each rank received it from all ranks, which had the row above."""
 
 
+class MeshAxis(Written):
+    """An axis of a mesh: how many ranks divide something along it, and what each passes."""
+
+    name: Line
+    size: int | PerRun
+    passes: PerRun | None = None
+    """an expression over `run`: the bytes that a rank passes along it."""
+    term: PlayFact | None = None
+    """what a formula has for it, as `L S / B`."""
+
+
+class Mesh(Written):
+    """The ranks of a run as an array, and the nodes that they are on."""
+
+    title: Line | None = None
+    node: int | PerRun
+    """how many ranks a node has; ranks are numbered node by node."""
+    axes: Annotated[list[MeshAxis], Field(min_length=1, max_length=4)]
+    """in the order of the mesh: ranks are numbered along the last one first."""
+    exchanged: str | None = None
+    """the strategy of runs in which the last two axes have changed places."""
+
+
 View = Literal[
     "memory",
     "sent",
@@ -80,13 +103,14 @@ View = Literal[
     "units",
     "block",
     "cells",
+    "mesh",
 ]
 
 
 class Play(Written):
     """What readers change in a figure of kind `play`, and what each state shows of its runs."""
 
-    task: Line
+    task: Line | None = None
     controls: list[PlayControl] = []
     """what readers choose; a state of the figure is one option of each."""
     beside: PlayControl | None = None
@@ -98,8 +122,10 @@ class Play(Written):
     a step of FSDP under its curve of memory; `chunks`, a ring all-reduce; `block` of a transformer
     under tensor parallelism; `arrivals`, products over tokens that ranks gather or pass around a
     ring; `turns`, microbatches of an expert layer on a rank and its link. Also played, `cells` has
-    a row for each entry of `cells:`."""
+    a row for each entry of `cells:`. Not played: `mesh`, the groups of each axis of `meshes:`."""
     cells: list[CellRow] = []
+    meshes: list[Mesh] = []
+    """arrays of the same ranks, drawn one below another."""
     facts: Annotated[list[PlayFact], Field(min_length=1, max_length=6)]
     budget: Expression | None = None
     """an expression: where the movable line over `memory` starts."""
@@ -115,8 +141,11 @@ class Play(Written):
     def _views_have_their_keys(self) -> Self:
         if (self.budget is not None) != ("memory" in self.shows):
             raise ValueError("give both or neither: shows: [memory] and budget:")
-        if bool(self.cells) != ("cells" in self.shows):
-            raise ValueError("give both or neither: shows: [cells] and cells:")
+        if bool(self.task) != (bool(self.controls) or self.shows != ["mesh"]):
+            raise ValueError("give task: where readers choose or play, and only there")
+        for view, key in {"cells": "cells", "mesh": "meshes"}.items():
+            if bool(getattr(self, key)) != (view in self.shows):
+                raise ValueError(f"give both or neither: shows: [{view}] and {key}:")
         return self
 
 

@@ -4,6 +4,7 @@ import base64
 import json
 import math
 import re
+import xml.etree.ElementTree as ET
 import zlib
 from collections import Counter
 from functools import partial
@@ -14,8 +15,10 @@ import pytest
 
 from proofbook.generator.content.exhibit import Figure
 from proofbook.generator.kinds.figures import step_rules
+from proofbook.generator.kinds.figures.drawing import NARROW, WIDE
 from proofbook.generator.kinds.figures.placement_figure import placement
 from proofbook.generator.kinds.figures.play import frame, grid_views
+from proofbook.generator.kinds.figures.play.mesh_view import groups
 from proofbook.generator.kinds.figures.play.states import RULES, faults, states
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
@@ -23,6 +26,7 @@ from proofbook.generator.website import publish
 from tests.conftest import ROOT
 
 REFERENCE = "reference-cpu-2c"
+LOOKS_OF_RANKS = {"pb-series-a", "pb-series-b", "pb-series-d"}
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +77,11 @@ def written(**changes):
     )  # fmt: skip
 
 
+def meshes(outer, inner, node=2, **more):
+    axes = [{"name": "outer", "size": outer}, {"name": "inner", "size": inner}]
+    return {"shows": ["mesh"], "meshes": [{"node": node, "axes": axes} | more]}
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -84,6 +93,10 @@ def written(**changes):
         ({"shows": ["units"]}, "units has no rule for sharding.ddp_1, a run of 'ddp'"),
         ({"runs": ["listings.tensor_smallest"], "shows": ["cells"],
           "cells": [{"label": "A", "fact": "sum", "told": "B"}]}, "reports no 'sum'; "),
+        ({"runs": ["hybrid.hsdp"], **meshes(3, 2)}, "has 4 ranks: not 3 × 2 on nodes of 2"),
+        ({"runs": ["hybrid.hsdp"], **meshes("run.world_size / 2", 2, node=3)}, "2 on nodes of 3"),
+        ({"runs": ["hybrid.hsdp"], **meshes(2, 2, exchanged="ddp")}, "no run of the figure has"),
+        ({"runs": ["hybrid.hsdp"], **meshes(2, "run.settings.none")}, "not 2 × run.settings.none"),
     ],
 )  # fmt: skip
 def test_a_figure_whose_states_cannot_be_told_apart_or_read_is_refused(evidence, changes, said):
@@ -344,3 +357,86 @@ def test_cells_appear_in_order_and_only_what_all_ranks_have_is_filled(played, fo
     )
     assert len(filled) == 2 * 4  # the three combined numbers, and the loss
     assert filled[::2] == filled[1::2]
+
+
+# What `init_device_mesh("cpu", (2, 4), …)` and (4, 2) print as `mesh.mesh`, by hand: eight ranks on
+# two nodes of four.
+TENSOR_LAST = ([[0, 1, 2, 3], [4, 5, 6, 7]], [[0, 4], [1, 5], [2, 6], [3, 7]])
+DATA_LAST = ([[0, 2, 4, 6], [1, 3, 5, 7]], [[0, 1], [2, 3], [4, 5], [6, 7]])
+
+
+def test_ranks_are_numbered_along_the_last_axis_as_torch_numbers_a_mesh():
+    data, tensor = 2, 4
+    assert (groups([data, tensor], 1), groups([data, tensor], 0)) == TENSOR_LAST
+    assert (groups([tensor, data], 0), groups([tensor, data], 1)) == DATA_LAST
+    assert groups([2, 2, 2], 1) == [[0, 2], [1, 3], [4, 6], [5, 7]]
+
+
+def test_the_last_axis_is_drawn_within_nodes_and_leaves_them_when_the_axes_are_exchanged(
+    played, folio
+):
+    figure = played["meshes-and-experts", "axes-on-links"]
+    _, found = states(figure, folio)
+    assert [state.runs[0].run.strategy for state in found] == ["tensor_within", "tensor_between"]
+    near, far = frame.mesh(found, figure, folio)
+    assert "Along tensor ranks: ranks 0, 1 and ranks 2, 3; within a node;" in near.says
+    assert "Along replicas: ranks 0, 2 and ranks 1, 3; between nodes;" in near.says
+    assert "Along tensor ranks: ranks 0, 2 and ranks 1, 3; between nodes;" in far.says
+    of = recorded("axis_links.tensor_between")["settings"]
+    seconds = of["num_layers"] * of["activation_bytes"] * 8 / of["node_bits_per_second"]
+    assert (
+        f"L\xa0S\xa0/\xa0B\xa0=\xa0{1000 * seconds:.0f}\xa0ms; a rank passes 2.00\xa0MiB"
+        in far.says
+    )
+
+
+@pytest.mark.parametrize("layout", [WIDE, NARROW])
+def test_every_rank_of_a_mesh_is_in_one_frame_and_an_arrow_leaves_it_only_between_nodes(
+    played, folio, layout
+):
+    figure = played["meshes-and-experts", "three-axes"]
+    (state,) = frame.mesh(states(figure, folio)[1], figure, folio)
+    tree = ET.fromstring(str(state.draw(layout).svg("a", "T", "D", "c")))
+    boxes = [
+        (set(box.attrib["class"].split()), *(float(box.attrib[name]) for name in ("x", "width")))
+        for box in tree.iter("rect")
+    ]
+    frames = {(x, x + wide) for looks, x, wide in boxes if "pb-soft" in looks}
+    assert len(frames) == 2
+    ranks = [(x, x + wide) for looks, x, wide in boxes if looks & LOOKS_OF_RANKS]
+    assert len(ranks) == 3 * 8  # once for each axis
+    for x, end in ranks:
+        assert sum(start < x < end < stop for start, stop in frames) == 1
+    for arrow in tree.iter("path"):
+        places = [float(x) for x in re.findall(r"[ML]([\d.]+),", arrow.attrib["d"])]
+        within = any(start < min(places) < max(places) < stop for start, stop in frames)
+        assert within is ("pb-series-d" not in arrow.attrib["class"])  # the pipeline's
+
+
+def test_a_player_opens_with_the_outline_of_every_cell_and_no_row_without_one(played, folio):
+    grids = [one for one in played.values() if {"cells", "block", "chunks"} & {*one.play.shows}]
+    drawings = [
+        ET.fromstring(str(state.draw(layout).svg("a", "T", "D", "c")))
+        for figure in grids
+        for view in figure.play.shows
+        if view in ("cells", "block", "chunks")
+        for state in frame.VIEWS[view](states(figure, folio)[1], figure, folio)
+        for layout in (WIDE, NARROW)
+    ]
+    for tree in drawings:
+        outlines, held = (set(map(at, tree.iterfind(path))) for path in ("rect", "g/rect"))
+        inside = {
+            outline: [box for box in held if box[2] == outline[2] and _is_in(box, outline)]
+            for outline in outlines
+        }
+        assert all(inside.values())
+        assert {box for boxes in inside.values() for box in boxes} == held
+    assert len(drawings) > 10
+
+
+def at(box):
+    return tuple(float(box.attrib[name]) for name in ("x", "width", "y", "height"))
+
+
+def _is_in(box, outline):
+    return outline[0] - 0.2 <= box[0] and box[0] + box[1] <= outline[0] + outline[1] + 0.2

@@ -143,10 +143,13 @@ class Drawing:
         else:
             self.area([(x + radius * dx, y + radius * dy) for dx, dy in SHAPES[shape]], look, say)
 
-    def arrow(self, x1: float, y1: float, x2: float, y2: float, *, both: bool = False) -> None:
+    def arrow(
+        self, x1: float, y1: float, x2: float, y2: float, *,
+        both: bool = False, look: str = "communication",
+    ) -> None:  # fmt: skip
         """Add a line with a head at its end, or at both ends."""
         drawn = f"M{_places([(x1, y1)])}L{_places([(x2, y2)])}{_arrow_head(x1, y1, x2, y2)}"
-        self.add("path", "communication", d=drawn + (_arrow_head(x2, y2, x1, y1) if both else ""))
+        self.add("path", look, d=drawn + (_arrow_head(x2, y2, x1, y1) if both else ""))
 
     def word(
         self, x: float, y: float, text: str, look: str = "", anchor: Anchor = "start",

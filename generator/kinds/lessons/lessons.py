@@ -68,6 +68,7 @@ def learn(draft: Draft) -> Parts:
     lesson = draft.lesson(files.LearnFile)
     yield draft.heading(2, "The idea")
     yield Block([draft.prose(lesson.idea), *parts.figure(draft, lesson.figure)])
+    yield from parts.sections(draft, lesson.more, 3)
     yield draft.heading(2, "Predict, then see")
     yield from parts.item(draft, lesson.commit, "commit")
     seen: list[Element | Markup] = []

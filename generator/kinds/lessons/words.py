@@ -21,6 +21,8 @@ class LearnFile(LessonFile):
     idea: words.Prose
     """what the technique does and why, before anything else on the page."""
     figure: words.FigureId
+    more: list[Section] = []
+    """further parts of the idea, with figures of their own."""
     program: ExplainedProgram
     """the smallest real program, and what it printed."""
     checks: Annotated[list[words.ItemId], Field(min_length=3, max_length=3)]

@@ -77,7 +77,9 @@ def _draw_cell(
     drawing: Drawing, through: Sequence[tuple[Cell | None, tuple[float, float]]],
     middle: float, y: float, width: float,
 ) -> None:  # fmt: skip
-    """Draw a place of the grid: a box for each tensor, shown while the place holds it."""
+    """Draw a place of the grid: an outline, and a box for each tensor while the place holds it."""
+    if any(cell for cell, _ in through):
+        drawing.box(middle - width / 2 + 2, y, width - 4, HEIGHT, "axis hollow", radius=4)
     for cell, alike in groupby(through, lambda span: span[0]):
         times = [time for _, ends in alike for time in ends]
         if cell:

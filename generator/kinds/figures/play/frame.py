@@ -19,6 +19,7 @@ from proofbook.generator.kinds.figures.charts import loss
 from proofbook.generator.kinds.figures.play import step_views
 from proofbook.generator.kinds.figures.play.bar_views import memory, sent
 from proofbook.generator.kinds.figures.play.grid_views import block, cells, ring
+from proofbook.generator.kinds.figures.play.mesh_view import mesh
 from proofbook.generator.kinds.figures.play.states import Control, PlayState, states
 from proofbook.generator.printing.folio import Folio, breakable
 from proofbook.generator.values.units import BYTES
@@ -28,6 +29,7 @@ VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], Iterator[pictur
     "memory": memory, "sent": sent, "loss": loss, "schedule": step_views.schedule,
     "chunks": ring, "overlap": step_views.overlap, "units": step_views.unit_steps, "block": block,
     "arrivals": step_views.arrivals, "turns": step_views.turns, "cells": cells,
+    "mesh": mesh,
 }  # fmt: skip
 FOLDER = "assets/figures"
 NOTHING = Markup("–")  # of a part that this run does not have
@@ -48,7 +50,7 @@ def play(figure: Figure, folio: Folio) -> picture.Picture:
         _state_markup(figure, state, views, folio)
         for state, views in zip(all_states, by_state, strict=True)
     ]
-    task = folio.line(written.task)
+    task = folio.line(written.task or "")
     script = packed(figure.id, [state.at for state in all_states], drawn, folio)
     runs = [labelled.path for state in all_states for labelled in state.runs]
     facts = {run: [folio.evidence.value(fact.value, run) for fact in written.facts] for run in runs}

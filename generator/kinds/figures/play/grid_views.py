@@ -133,14 +133,12 @@ def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
 def block(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
     """Yield each state drawn: shapes its first run's ranks hold of a block split over them."""
     words = folio.ui["play"]["block"]
-    # The rows of all states, so that a choice moves nothing.
-    of_states = [list(passes(state.runs[0].run.strategy)["forward"]) for state in states]
-    rows = max(of_states, key=len)
     for state in states:
         run = state.runs[0].run
         sizes = {name: value for name, value in run.settings.items() if isinstance(value, int)}
         num, size = run.world_size, printed_bytes(sizes["hidden_state_bytes"])
         ways = passes(run.strategy)
+        rows = list(ways["forward"])
         columns = [f"rank {n}" for _ in ways for n in range(num)]
         frames: list[Held] = [[[None] * len(columns) for _ in rows]]
         told, num_sent = [], 0

@@ -5,6 +5,7 @@ Where a run belongs follows from what each control reads of it, so no author can
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf, prod
 
 from proofbook.generator.content.errors import nearest
 from proofbook.generator.content.exhibit import Figure, Play, PlayControl, View
@@ -136,6 +137,7 @@ def faults(figure: Figure, evidence: Evidence) -> Iterator[Mistake]:
             yield ("play",), f"{path} is the same state as {paths_by_state[at]}: {options}"
         paths_by_state.setdefault(at, path)
     yield from _unread_words(figure, play, evidence)
+    yield from _faults_of_meshes(figure, play, evidence)
 
 
 def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[Mistake]:
@@ -170,10 +172,43 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[Mistak
         if any(row.fact not in facts for facts in of_ranks):
             message = f"{path} reports no {row.fact!r}{nearest(row.fact, of_ranks[0])}"
             yield ("play", "cells", position, "fact"), message
+    read |= dict(_read_of_meshes(play, path, evidence))
     for at, expression in read.items():
         evaluated = evidence.evaluate(expression, path) if expression else None
         if evaluated and (problem := evidence.why_unprintable(evaluated)):
             yield at, f"for {path}: {expression}: {problem}"
+
+
+def num_ranks(size: int | str, path: str, evidence: Evidence) -> int:
+    """A size of a mesh, of an axis or of a node, in the run at `path`; 0 if it is no count."""
+    value = evidence.evaluate(size, path).result if isinstance(size, str) else size
+    number = value.number if isinstance(value, Value) else value
+    return number if isinstance(number, int) else 0
+
+
+def _read_of_meshes(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[Path, str | None]]:
+    """What axes pass and take; an axis of one rank does neither."""
+    for place, mesh in enumerate(play.meshes):
+        for position, axis in enumerate(mesh.axes):
+            if num_ranks(axis.size, path, evidence) > 1:
+                at = "play", "meshes", place, "axes", position
+                yield (*at, "passes"), axis.passes
+                yield (*at, "term", "value"), axis.term.value if axis.term else None
+
+
+def _faults_of_meshes(figure: Figure, play: Play, evidence: Evidence) -> Iterator[Mistake]:
+    """Meshes that have other ranks than a run, leave a part of a node, or exchange nothing."""
+    runs = {path: run for path in figure.runs if (run := evidence.book.run(path))}
+    for place, mesh in enumerate(play.meshes):
+        at = "play", "meshes", place
+        if mesh.exchanged and mesh.exchanged not in {run.strategy for run in runs.values()}:
+            yield (*at, "exchanged"), "no run of the figure has this strategy"
+        for path, run in runs.items():
+            sizes = [num_ranks(axis.size, path, evidence) for axis in mesh.axes]
+            node = num_ranks(mesh.node, path, evidence)
+            if prod(sizes) != run.world_size or run.world_size % (node or inf):
+                shape = " × ".join(str(axis.size) for axis in mesh.axes)
+                yield at, f"{path} has {run.world_size} ranks: not {shape} on nodes of {mesh.node}"
 
 
 def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> list[str]:
