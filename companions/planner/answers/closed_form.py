@@ -210,8 +210,9 @@ class _Rank:
         is_halved = training.precision == "bf16" and training.optimizer != "adam8bit"
         optimizer = _STATE[training.optimizer] * own / (1 + is_halved) / strategy.shards
         frozen = 0.0
-        if not self._trains_all:
-            frozen = self._layer_parameter * self._in_layers + self._parameter * self._others
+        if not self._trains_all:  # all shards divide all experts; else a rank has its own
+            layers = self._parameters - self._others if self._shards_all else self._in_layers
+            frozen = self._layer_parameter * layers + self._parameter * self._others
         if self._shards_all:
             parameter = 4 if self._is_mixed else self._parameter
             shard = own / strategy.shards
