@@ -28,8 +28,7 @@ from proofbook.generator.values.value import Value
 VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], Iterator[picture.DrawnState]]] = {
     "memory": memory, "sent": sent, "loss": loss, "schedule": step_views.schedule,
     "chunks": ring, "overlap": step_views.overlap, "units": step_views.unit_steps, "block": block,
-    "arrivals": step_views.arrivals, "turns": step_views.turns, "cells": cells,
-    "mesh": mesh,
+    "arrivals": step_views.arrivals, "turns": step_views.turns, "cells": cells, "mesh": mesh,
 }  # fmt: skip
 FOLDER = "assets/figures"
 NOTHING = Markup("–")  # of a part that this run does not have
