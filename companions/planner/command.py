@@ -192,6 +192,7 @@ def _how_many(
     minima = how_many.least_devices(alone, cluster, memory)
     lines = [_title(question, asked, memory, is_open=True)]
     lines += how_many.least_lines(minima, memory)
+    lines.append("powers of two were tried; --devices N asks for a number between them")
     return _print(lines, minima, asked)
 
 

@@ -285,6 +285,14 @@ def test_experts_are_held_once_among_the_ranks_of_a_stage():
         assert sent["expert_data"].bytes == 2 * experts / 8
 
 
+def test_frozen_experts_are_held_once_by_all_shards_however_many_ranks_divide_them():
+    """Two bytes each in 16 bits; beside them a rank has its share of adapters alone."""
+    shape = model_presets()["mixtral-8x7b"].architecture
+    for strategy in ("fsdp", "fsdp.8+ep.2", "fsdp.8+ep.8"):
+        held = formed(shape, strategy, 8, adapter_rank=16).at_peak.parameters_bytes
+        assert held == pytest.approx(2 * shape.num_parameters / 8, rel=0.02), strategy
+
+
 # Two-sided normal tolerance factor of seven values: 99 % of all, with a confidence of 95 %.
 # Source: NIST/SEMATECH e-Handbook of Statistical Methods, 7.2.6.3; Howe's approximation of it.
 CHI_SQUARED, NORMAL = 1.635, 2.576  # 5 % of chi-squared with six degrees; 99.5 % of the normal
