@@ -122,6 +122,18 @@ def test_a_disagreement_that_another_forkserver_does_not_show_fails_no_run(
     assert "honest once more: MeterDisagreesError: 1" in capsys.readouterr().err
 
 
+def test_ranks_that_stand_still_before_their_experiment_began_get_one_more_try(
+    launcher, monkeypatch, capsys
+):
+    ran = launcher.run_pass
+    failure = Failure(kind="hang", message="rank 0 stood still in warm_up", rank=0, phase="warm_up")
+    hung = {"root_cause": failure, "not_measured": "before its experiment began"}
+    monkeypatch.setattr(launcher, "run_pass", lambda *a: replace(ran(*a), **hung))
+    run = measure.measure_run(launcher, find("hidden"), "honest", Progress())
+    assert run.status == "completed", run.error
+    assert "honest once more: rank 0 stood still in warm_up" in capsys.readouterr().err
+
+
 def rank_with(fault):
     given = {"is_metered": True, "has_lost_peers": False, "largest_collective_bytes": 0}
     return SimpleNamespace(memory_fault=fault, world_size=2, **given)

@@ -1,6 +1,7 @@
 """What a rank records: phases that hooks tell, and what a strategy shows."""
 
 import math
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -173,3 +174,17 @@ def test_after_a_failure_the_phase_that_it_happened_in_stands(heard, failing):
     with pytest.raises(MemoryError):
         model(torch.ones(1, 2)).sum().backward()
     assert rank.phase_name == failing
+
+
+@pytest.mark.parametrize("file", ["runners/a.py", "companions/b.py", "content/topics/c.py"])
+def test_code_of_every_measured_root_makes_a_trace_dirty(file, tmp_path, monkeypatch):
+    git = ["git", "-C", str(tmp_path)]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    monkeypatch.setattr(measure, "ROOT", tmp_path)
+    monkeypatch.setattr(measure, "source_digest", lambda _: "0")
+    monkeypatch.setattr(measure, "program_digests", lambda _: {})
+    (tmp_path / "notes.md").write_text("no code")
+    assert not measure.code_of("ddp").dirty
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text("")
+    assert measure.code_of("ddp").dirty

@@ -46,7 +46,7 @@ from proofbook.runners.system.book import ROOT, SEVERAL, experiment_files
 from proofbook.runners.system.errors import FixableError, first_line, nearest, unknown
 
 # What a file of strategies imports, and nothing that declares runs may use.
-_ROOMS = ("core.ranks", "core.meters", "training", "judging", "labs")
+_ROOMS = ("core.ranks", "core.meters", "training", "judging")
 NEEDS_TORCH = ("torch", *(f"proofbook.runners.{room}" for room in _ROOMS))
 PassName = Literal["timed", "metered", "budgeted"]
 Module = ModuleType | SimpleNamespace  # of an experiment

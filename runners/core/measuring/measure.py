@@ -23,14 +23,14 @@ from proofbook.runners.core.measuring.launch import Launcher, PassResult, Place
 from proofbook.runners.core.measuring.quiet import Readings
 from proofbook.runners.core.system.links import cannot_link
 from proofbook.runners.core.trace import machine
-from proofbook.runners.core.trace.records import Code, Machine, Quiet, Run, Trace, trace_of
+from proofbook.runners.core.trace.records import Code, Failure, Machine, Quiet, Run, Trace, trace_of
 from proofbook.runners.core.trace.spread import leaves, spread_of
 from proofbook.runners.session.pending import Pending, part_of
 from proofbook.runners.session.progress import Progress
 from proofbook.runners.system.book import ROOT
 from proofbook.runners.system.errors import FixableError
 from proofbook.runners.system.files import TORN
-from proofbook.runners.traces.digest import program_digests, source_digest
+from proofbook.runners.traces.digest import ROOTS, program_digests, source_digest
 from proofbook.runners.traces.files import write
 
 # Of torch's own kernels, MKL and oneDNN. Under each, sums round otherwise than where a processor
@@ -79,7 +79,7 @@ def _git(*arguments: str) -> str | None:
 
 def code_of(name: str) -> Code:
     """A `Code`: digests of an experiment's code and programs, commit, whether git sees changes."""
-    status = _git("status", "--porcelain", "--", "runners", "content/topics")
+    status = _git("status", "--porcelain", "--", *ROOTS, "content/topics")
     return Code(
         digest=source_digest(name),
         programs=program_digests(name),
@@ -110,9 +110,9 @@ def measure_run(
 ) -> Run:
     """The Run from its passes, up to the first that fails; a skipped Run where `cannot_run`.
 
-    A run that it follows is measured first if not in `earlier`; a pass whose meters disagree, once
-    more under another launcher. NotMeasuredError where it failed for want of the machine, which is
-    no evidence; LaunchError where ranks could not be started.
+    A run that it follows is measured first if not in `earlier`; a pass that failed as another may
+    not, once more under another launcher. NotMeasuredError where it failed for want of the machine,
+    which is no evidence; LaunchError where ranks could not be started.
     """
     declaration = experiment.runs[name]
     place = launcher.place_of(declaration)
@@ -123,9 +123,7 @@ def measure_run(
     for pass_name in declaration.passes:
         watch = progress.watcher(name, pass_name) if progress else None
         result = launcher.run_pass(experiment, name, pass_name, watch, followed)
-        if result.root_cause and "MeterDisagreesError" in result.root_cause.message:
-            # A small heap may grow by more than the meter explains, in all calls of ranks that one
-            # forkserver made, and in none of another's. A missed tensor is missed under both.
+        if result.root_cause and _may_pass(result, result.root_cause):
             if progress:
                 progress.again(name, result.root_cause.message)
             with Launcher(launcher.device, launcher.quiet_seconds) as another:
@@ -137,6 +135,17 @@ def measure_run(
         if result.root_cause is not None:
             break
     return gather(declaration, results, place, oversubscribed=launcher.is_crowded(declaration))
+
+
+def _may_pass(result: PassResult, cause: Failure) -> bool:
+    """Whether a pass that failed so may succeed under another launcher.
+
+    A small heap may grow by more than the meter explains, in all calls of ranks that one forkserver
+    made, and in none of another's; a missed tensor is missed under both. Ranks over slow links may
+    wait for each other's connections before their experiment begins, beside other work.
+    """
+    waited = cause.kind == "hang" and result.not_measured is not None
+    return waited or "MeterDisagreesError" in cause.message
 
 
 def _followed(
