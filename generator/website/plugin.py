@@ -334,8 +334,12 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         """Set each page's edit path to its author's file; take generated pages out of a `nav`.
 
         A `nav` names sections; of pages that it does not name, MkDocs lists those by hand alone.
+        Optional pages that are not there leave it.
         """
         sheets = self.press.sheets
+        absent = {f"{name}.md" for name in self.book.home.optional_pages} - {*sheets}
+        if config.nav and absent:
+            config.nav = [item for item in config.nav if absent.isdisjoint(_paths_of(item))]
         for file in files.documentation_pages():
             put_there = os.path.relpath(file.abs_src_path or "", self.root)
             sheet = sheets.get(file.src_uri)
@@ -479,6 +483,11 @@ def _section(title: str, children: list[StructureItem]) -> Section:
     for child in children:
         child.parent = section
     return section
+
+
+def _paths_of(item: object) -> Iterator[object]:
+    """The paths that an item of a configured nav names itself."""
+    yield from item.values() if isinstance(item, dict) else [item]
 
 
 def _pages_of(items: Iterable[StructureItem]) -> Iterator[Page]:
