@@ -84,7 +84,7 @@ class HomeFile(words.Written):
     programs_need: words.Line = "Python"
     """what the short programs of that page need."""
     optional_pages: list[words.Line] = []
-    """pages, such as `plan`: where one is not there, a link to it or to one below it is its text."""
+    """pages, such as `plan`; where one is not there, a link to it or below it is its text."""
     statements: list[words.StatementId] = []
     """the statements that their page shows first."""
     repeat: words.Prose

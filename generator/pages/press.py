@@ -22,7 +22,6 @@ from proofbook.generator.content.errors import ContentError, ContentErrors
 from proofbook.generator.content.lesson import CHAINED, MODES
 from proofbook.generator.pages.compose import printed
 from proofbook.generator.pages.environment import environment
-from proofbook.generator.pages.optional import unlinked
 from proofbook.generator.pages.page import Gathered, Page
 from proofbook.generator.pages.sheets import EVIDENCE, HOME, Sheet, sheets
 from proofbook.generator.values.evaluation import Evidence
@@ -131,8 +130,6 @@ class Press:
             if kind.mistakes_after:
                 errors += kind.take(kind.mistakes_after)(book, gathered.sections)
         content_checks.raise_any(errors)
-        if absent := [name for name in book.home.optional_pages if f"{name}.md" not in pages]:
-            pages = dict(unlinked(pages, absent))
         self.sheets, self.pages = {sheet.path: sheet for sheet in planned}, pages
         self.shared = _shared_texts(book)
         return {path: page.content for path, page in pages.items()}

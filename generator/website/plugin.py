@@ -223,6 +223,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         pages = publish.site_files(self.book, self.content, self.press, under)
         if sources := publish.committed_sources(self.content) if is_published else b"":
             pages[publish.SOURCES] = sources
+        pages = page_html.without_absent(pages, self.book.home.optional_pages)
         publish.sync_folder(Path(config.docs_dir), pages)
         self.files = files
         self.problems = list(trace_checks.problems(self.book, self.press.evidence.judged_claims))

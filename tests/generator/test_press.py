@@ -9,8 +9,6 @@ import pytest
 
 from proofbook.generator.content.errors import ContentErrors
 from proofbook.generator.pages import compose as printing
-from proofbook.generator.pages.optional import unlinked
-from proofbook.generator.pages.page import Page
 from proofbook.generator.pages.press import EVERYTHING, Press
 from proofbook.generator.website import publish
 from proofbook.generator.website.publish import sync_folder
@@ -211,15 +209,3 @@ def test_what_is_read_of_runs_and_plans_and_not_committed_is_told_before_it_goes
         (copy.content / name).write_text("{}")
     (copy.content / "traces" / "shared" / ".labs.part").write_text("{}")
     assert publish.uncommitted(copy.content) == sorted([*told, *new])
-
-
-def test_a_link_to_an_optional_page_that_is_not_there_is_its_text():
-    text = """
-    [Verify *it*](../verify.md#how), <b><a class="x" href="../verify/one.html">its</a></b> page,
-    ![picture](../verify.png), [kept](../verify/kept.md), [other](../verified.md),
-    <a href="learn.html">learn</a>, [elsewhere](https://example.org/verify.html).
-    """
-    pages = {"topics/one.md": Page(text.encode(), 1), "verify/kept.md": Page(b"", 1)}
-    left = dict(unlinked(pages, ["verify"]))["topics/one.md"].content.decode()
-    printed = text.replace("[Verify *it*](../verify.md#how)", "Verify *it*")
-    assert left == printed.replace('<a class="x" href="../verify/one.html">its</a>', "its")

@@ -17,6 +17,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 WIDTH, DEPTH, NUM_SAMPLES, BATCH, EPOCHS = 128, 4, 512, 16, 4
+# model_bytes: 4 * (DEPTH + 1) * (WIDTH * WIDTH + WIDTH)
 TENSOR = 2  # tensor ranks; the others are data ranks
 
 on_gpu = torch.cuda.is_available()
@@ -53,7 +54,7 @@ for epoch in range(EPOCHS):
     for inputs, targets in loader:
         loss = nn.functional.mse_loss(model(inputs.to(device)), targets.to(device))
         loss.backward()
-        norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0).full_tensor()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
         optimizer.step()
         optimizer.zero_grad()
     if rank == 0:
