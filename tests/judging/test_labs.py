@@ -28,6 +28,9 @@ from tests.processes import ROOT, ran
 
 pytestmark = pytest.mark.ranks
 LABS = {one.name: one for one in labs()}
+# The trace of `labs` has all programs of all labs, and is stale once anything that grades changes.
+# So the gate grades the solution of each third lab, and a wrong program of each other one.
+THIRD = [*LABS][::3]
 WRONG = {(name, program.name): program for name, lab in LABS.items() for program in lab.wrong}
 
 
@@ -59,8 +62,9 @@ def written(tmp_path):
 
 @pytest.fixture
 def wrong_programs():
-    """One of each lab; `make soak` grades all, on two ranks as well."""
-    return list((dict([*WRONG]) | GRADED_FIRST).items())
+    """One of each lab that is not in `THIRD`; `make soak` grades all, on two ranks as well."""
+    one_each = dict([*WRONG]) | GRADED_FIRST
+    return [(name, stem) for name, stem in one_each.items() if name not in THIRD]
 
 
 @pytest.fixture
@@ -81,8 +85,13 @@ def ranks_of():
     return lambda one: [2 if fails_first(one, 2) == fails_first(one, 4) else 4]
 
 
-@pytest.mark.parametrize("name", LABS)
+@pytest.mark.parametrize("name", THIRD)
 def test_a_solution_passes(name, cases):
+    assert_solved(name, cases)
+
+
+def assert_solved(name, cases):
+    """Grade a lab's solution in each case."""
     for world_size, seed in cases:
         grade = graded(BENCHES[name], LABS[name].folder / "solved.py", world_size, [seed])
         assert grade.is_solved, (world_size, grade.requirements, grade.ranks[0].failure)
