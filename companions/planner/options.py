@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import partial
 from math import prod
 from typing import Any, get_args
@@ -35,7 +35,7 @@ _MEANT = {
 class OptionParser(argparse.ArgumentParser):
     """A parser that refuses an option that is none in one line, with the one that was meant."""
 
-    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+    def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
         """What `ArgumentParser` reads, or a PlanError where anything is left."""
         asked, left = super().parse_known_args(args, namespace)
         for word in left:

@@ -122,7 +122,7 @@ def changes_that_fit(
     changes = [change for name, value in differ.items() for change in tried({name: value})]
     changes += longest({})
     changes = changes or tried(differ) or longest(differ)
-    adapters = {"adapter_rank": question.training.adapter_rank or ADAPTER_RANK}
+    adapters: dict[str, object] = {"adapter_rank": question.training.adapter_rank or ADAPTER_RANK}
     quantized = adapters | {"frozen_bits": 4}
     changes += tried(adapters) or tried(quantized)
     return changes or longest(quantized)
