@@ -5,7 +5,13 @@
 
 MODEL is a preset, a model's config.json, or MODULE:FUNCTION, which builds an nn.Module. Answers are
 closed forms; `--simulate N` simulates the first N layouts, as models of your own always are. The
-exit code is 0 where a layout fits, or the committed plans are the same, and else 1.
+exit code is 0 where a layout fits, or the committed plans are the same, 2 where the question is
+refused, and else 1. `plan for --help` lists the options; among the questions that it answers are
+
+    plan for llama-70b --gpu h200                      how many devices does it take?
+    plan for llama-8b --devices 2x8 --tokens 1e12      what to try first, how long at least?
+    plan for config.json --devices 1 --gpu 4090 --lora does it fit, or what would make it fit?
+    plan for llama-8b --devices 8 --strategies ddp,fsdp.4+tp-sp.2   which of these fit?
 """
 
 import argparse
@@ -19,7 +25,9 @@ from proofbook.companions.planner.answers.answer import (
     GIB,
     Layout,
     PlanAnswer,
+    duration,
     layout_of,
+    least,
     ordered,
     table_lines,
 )
@@ -29,7 +37,6 @@ from proofbook.companions.planner.answers.devices import gpu_of
 from proofbook.companions.planner.answers.law_of_time import Cluster
 from proofbook.companions.planner.answers.models import model_of
 from proofbook.companions.planner.answers.published import COMPARISONS
-from proofbook.companions.planner.answers.published import lines as values_by_run
 from proofbook.companions.planner.answers.question import (
     FrozenBits,
     Implementation,
@@ -40,7 +47,7 @@ from proofbook.companions.planner.answers.question import (
     TrainingSettings,
     strategy_of,
 )
-from proofbook.companions.planner.options import add_options
+from proofbook.companions.planner.options import PER_NODE, OptionParser, add_options
 from proofbook.companions.planner.simulated import grid
 from proofbook.companions.planner.simulated.cache import answers, cached
 from proofbook.runners.core.trace.machine import num_cores
@@ -50,16 +57,17 @@ from proofbook.runners.system.progress_lines import say
 from proofbook.runners.traces.files import TraceError, read, write
 
 SCOPE = """Every parameter is trained in 16 or 32 bits, or LoRA's adapters beside frozen weights
-(--lora, --qlora). FP8 and offloading to the host's memory are out of scope."""
+(--lora, --qlora). FP8, offloading to the host's memory, and the memory of inference are out of
+scope."""
 LONGEST = 4096  # tokens of a sample where none are named
-NODE = (1, 8)  # nodes and devices, where none are named
+NODE = (1, PER_NODE)  # nodes and devices, where none are named
 MOST_LISTED = 12  # layouts of a table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add to a parser the subcommands `for` and `check`, and what each takes."""
     parser.description, parser.formatter_class = __doc__, argparse.RawDescriptionHelpFormatter
-    commands = parser.add_subparsers(dest="do", metavar="for | check")
+    commands = parser.add_subparsers(dest="do", metavar="for | check", parser_class=OptionParser)
     presets = f"one of {', '.join(model_presets())}; or config.json; or MODULE:FUNCTION"
     of = commands.add_parser(
         "for",
@@ -137,16 +145,12 @@ def _model(asked: argparse.Namespace) -> tuple[PlannedModel, int]:
         functions = {"batch": asked.batch, "tensor_plan": asked.tensor_plan}
         model = PlannedModel(name=asked.model, module=asked.model, **functions)
     else:
-        model = model_of(asked.model, freezes=bool(asked.lora or asked.qlora))
-    without_effect = {
-        "--loss-chunks": asked.loss_chunks > 1 and not model.architecture,
-        "--loss": asked.loss != "torch" and not model.architecture,
-        "--lora": (asked.lora or asked.qlora) and not model.architecture,
-        "--batch": asked.batch and not is_own,
-        "--tensor-plan": asked.tensor_plan and not is_own,
-    }
-    for flag in (flag for flag, is_given in without_effect.items() if is_given):
-        raise PlanError(f"{flag} has no effect with {asked.model}; leave it out")
+        model = model_of(asked.model, freezes=bool(asked.frozen_bits or asked.qlora))
+    usual = {"loss": "torch", "loss_chunks": 1}
+    for name in ("loss", "loss_chunks", "lora", "qlora") if is_own else ("batch", "tensor_plan"):
+        if getattr(asked, name) != usual.get(name):
+            flag, other = name.replace("_", "-"), "name --global-batch" * (name == "batch")
+            raise PlanError(f"--{flag} has no effect with {asked.model}; {other or 'leave it out'}")
     if not model.batch and is_own:
         raise PlanError(f"{asked.model} needs --batch, of its microbatch and sequence")
     if model.architecture is None:
@@ -155,7 +159,7 @@ def _model(asked: argparse.Namespace) -> tuple[PlannedModel, int]:
 
 
 def _precision(asked: argparse.Namespace) -> Precision:
-    gpu = gpu_of(asked.gpu or "h100")
+    gpu = gpu_of(asked.gpu)
     precision: Precision = asked.precision or ("bf16-mixed" if gpu.has_bf16 else "autocast")
     if precision.startswith("bf16") and not gpu.has_bf16:
         raise PlanError(f"{gpu.title} has no bf16; name --precision autocast, with fp16, or fp32")
@@ -163,11 +167,11 @@ def _precision(asked: argparse.Namespace) -> Precision:
 
 
 def _memory(asked: argparse.Namespace) -> float:
-    return (asked.memory or gpu_of(asked.gpu or "h100").memory_mib / 1024) * GIB
+    return (asked.memory[0] if asked.memory else gpu_of(asked.gpu).memory_mib / 1024) * GIB
 
 
 def _cluster(asked: argparse.Namespace) -> Cluster:
-    gpu, (nodes, per_node) = gpu_of(asked.gpu or "h100"), asked.devices
+    gpu, (nodes, per_node) = gpu_of(asked.gpu), asked.devices
     within, between = asked.links or (gpu.within, gpu.between)
     return Cluster(nodes, per_node, asked.flops or gpu.flops, within, between)
 
@@ -192,7 +196,10 @@ def _how_many(
     minima = how_many.least_devices(alone, cluster, memory)
     lines = [_title(question, asked, memory, is_open=True)]
     lines += how_many.least_lines(minima, memory)
-    lines.append("powers of two were tried; --devices N asks for a number between them")
+    lines.append(
+        f"each number up to {PER_NODE} was tried, and whole nodes of {PER_NODE} beyond, where they "
+        "divide the model and the batch"
+    )
     return _print(lines, minima, asked)
 
 
@@ -203,6 +210,7 @@ def _search(question: Question, cluster: Cluster, memory: float, asked: argparse
     lines = [_title(question, asked, memory), f"{'fits:':<19}{_verdict(listed, memory)}"]
     if not listed.fitting:
         turned = how_many.changes_that_fit(question, cluster, memory, listed.smallest)
+        turned = turned or ["nothing that was tried, QLoRA and shorter samples included"]
         heads = ["it fits with:", *[""] * len(turned)]
         lines += [f"{head:<19}{what}" for head, what in zip(heads, turned, strict=False)]
     if fitting:
@@ -224,11 +232,14 @@ def _verdict(listed: search.Shortlist, memory: float) -> str:
     if listed.marginal:
         adapts = listed.smallest[0].answer.question.training.adapter_rank
         tells = "" if adapts else "; --simulate 1 tells"
-        return f"perhaps: within the margin of closed forms, {margin}{tells}; {tried}"
-    least = listed.smallest[0]
-    size = f"{least.needed_bytes / GIB:.1f} of {memory / GIB:.4g} GiB"
+        one = min(listed.marginal, key=search.BY_MEMORY)
+        sizes = [f"{size / GIB:.1f}" for size in (least(one.answer), one.needed_bytes)]
+        says = f"{one.name} needs from {sizes[0]} to {sizes[1]} of {memory / GIB:.4g} GiB"
+        return f"perhaps: {says}, by closed forms{tells}; {tried}"
+    one = listed.smallest[0]
+    size = f"{one.needed_bytes / GIB:.1f} of {memory / GIB:.4g} GiB"
     more = "; how many it takes: leave out --devices"
-    return f"no; what needs least, {least.name}, needs {size}{more}; {tried}"
+    return f"no; what needs least, {one.name}, needs {size}{more}; {tried}"
 
 
 def _compare(question: Question, cluster: Cluster, memory: float, asked: argparse.Namespace) -> int:
@@ -290,6 +301,8 @@ def _need_torch(what: str) -> None:
 
 def _print(lines: list[str], layouts: Sequence[Layout], asked: argparse.Namespace) -> int:
     """Print an answer, and return the exit code: whether any of its layouts fits."""
+    lines += [f"{'how long:':<19}{duration(layout, asked.tokens)}"
+              for layout in layouts[:1] if asked.tokens]  # fmt: skip
     if asked.json:
         lines = [json.dumps([layout.document() for layout in layouts], indent=1)]
     print("\n".join(lines))
@@ -305,20 +318,27 @@ def _table(layouts: Sequence[Layout], most: int) -> list[str]:
 def _title(
     question: Question, asked: argparse.Namespace, memory: float, *, is_open: bool = False
 ) -> str:
-    training, gpu = question.training, gpu_of(asked.gpu or "h100")
-    mesh = " × ".join(str(n) for n in asked.devices if n > 1)
-    devices = "how many devices" if is_open else f"{mesh} devices" if mesh else "one device"
-    kind = f" ({gpu.title})" if not asked.memory else ""
+    training, gpu, (nodes, each) = question.training, gpu_of(asked.gpu), asked.devices
+    split = f" ({nodes} node{'s' * (nodes > 1)} of {each})" * (nodes > 1 or each > PER_NODE)
+    mesh = f"{nodes * each} devices{split}"
+    devices = "how many devices" if is_open else "one device" if nodes * each == 1 else mesh
+    kind = f" ({gpu.title})"
+    if asked.memory:
+        rates = f"rates of {gpu.title}" * (asked.flops is None or asked.links is None)
+        notes = "; ".join(filter(None, (asked.memory[1], rates)))
+        kind = f" ({notes})" * bool(notes)
     tokens = f"{training.global_batch * training.sequence:,} tokens"
     batch = "one microbatch for each device" if is_open else f"{training.global_batch} ({tokens})"
     if not asked.global_batch:
         batch += ", assumed: name --global-batch"
-    recomputed = f"checkpointing {training.checkpointing}" + ", or more" * (not asked.strategies)
+    is_least = not asked.strategies and training.checkpointing != "all"
+    recomputed = f"checkpointing {training.checkpointing}" + ", or more" * is_least
+    precision = training.precision + " without fp32 copies" * (training.precision == "bf16")
     trained = f", LoRA of rank {training.adapter_rank} on weights of {training.frozen_bits} bits"
     return (
         f"{question.model.name}{_parameters(question.model)}, on {devices} of "
         f"{memory / GIB:.4g} GiB{kind}, sequence {training.sequence}, microbatch "
-        f"{training.microbatch}, {training.precision}{trained * (training.adapter_rank > 0)}, "
+        f"{training.microbatch}, {precision}{trained * (training.adapter_rank > 0)}, "
         f"{training.optimizer}, {recomputed}, global batch {batch}"
     )
 
@@ -353,10 +373,9 @@ def _check(names: list[str], *, is_writing: bool) -> int:
 
 
 def _check_comparison(name: str, *, is_writing: bool) -> str:
-    """Compute a published comparison again, print it, and say whether the committed one holds."""
+    """Compute a published comparison again, and say whether the committed one holds."""
     comparison = COMPARISONS[name]
     runs = comparison.runs()
-    print("\n".join(values_by_run(runs)))
     try:
         trace = read(comparison.path)
         is_equal = _values(trace.runs) == _values(runs)

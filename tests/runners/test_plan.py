@@ -15,6 +15,7 @@ import torch.distributed as dist
 import yaml
 
 from proofbook.companions.planner.answers.answer import PlanAnswer
+from proofbook.companions.planner.answers.devices import gpu_of
 from proofbook.companions.planner.answers.law_of_time import Cluster
 from proofbook.companions.planner.answers.question import TrainingSettings
 from proofbook.companions.planner.simulated import cache
@@ -150,7 +151,14 @@ VISION = ["for", f"{OWN}:Residuals", "--batch", f"{OWN}:batch", "--devices", "2"
         (["for", "mistralai/Mixtral-8x7B-v0.1"], "near it is the preset mixtral-8x7b"),
         (["for", "nobody/Qwen-72B"], "get its file by `hf download nobody/Qwen-72B config.json"),
         (["for", "nobody/Qwen-72B"], "near it is the preset llama-70b"),
+        (["for", "mistral-7b"], "no preset 'mistral-7b'; near it is the preset llama-8b"),
         ([*GPT2, "--gpu", "h1000"], "no device 'h1000' (did you mean h100?)"),
+        ([*GPT2, "--gpu", "mi9"], "of another, name --memory, --flops and --links, and no --gpu"),
+        ([*GPT2, "--cpu-offload"], "offloading to the host's memory is not planned"),
+        ([*GPT2, "--inference"], "only training is planned, not the memory of inference"),
+        ([*GPT2, "--tp=8"], "no option --tp: --strategies has it, such as fsdp.4+tp-sp.2"),
+        ([*GPT2, "--seq-len", "8"], "no option --seq-len: --sequence has the tokens of a sample"),
+        ([*GPT2, "--tensor-plans", "x"], "no option --tensor-plans (did you mean --tensor-plan?)"),
         ([*GPT2, "--gpu", "t4", "--precision", "bf16"], "T4 has no bf16"),
         ([*GPT2, "--frozen-bits", "4"], "has no effect without --lora"),
         ([*VISION, "--lora"], "--lora has no effect"),
@@ -292,9 +300,60 @@ def test_a_named_pipeline_with_too_few_microbatches_is_told(capsys):
     assert last.startswith("1f1b: 2 microbatches: at most 2 of the 4 ranks of the pipeline")
 
 
-def test_zero3_is_fsdp(capsys):
-    *_, row = plan(capsys, *GPT2, "--devices", "4", "--strategies", "zero3")
-    assert row.split()[:2] == ["fits", "fsdp,"]
+@pytest.mark.parametrize(
+    ("typed", "planned"),
+    [("zero3", "fsdp,"), ("FSDP", "fsdp,"), ("tp4", "tp.4,"), ("cp=4", "cp.4,")],
+)
+def test_words_of_other_programs_are_read(typed, planned, capsys):
+    *_, row = plan(capsys, *GPT2, "--devices", "4", "--strategies", typed)
+    assert row.split()[:2] == ["fits", planned]
+
+
+@pytest.mark.parametrize(
+    ("typed", "title"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "A100 of 80 GB"),
+        ("a100-40gb", "A100 of 40 GB"),
+        ("NVIDIA A100 80GB PCIe", "A100 PCIe"),
+        ("NVIDIA H100 80GB HBM3", "H100 SXM"),
+        ("NVIDIA H100 PCIe", "H100 PCIe"),
+        ("Tesla V100-SXM2-16GB", "V100 of 16 GB"),
+        ("Tesla P100-PCIE-16GB", "P100 PCIe"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"),
+        ("RTX 4090", "GeForce RTX 4090"),
+        ("AMD Instinct MI300X", "Instinct MI300X"),
+    ],
+)
+def test_a_device_is_known_by_the_name_that_its_driver_prints(typed, title):
+    assert gpu_of(typed).title == title
+
+
+def test_how_a_number_was_read_is_said(capsys):
+    title, *_ = plan(capsys, *GPT2, "--devices", "16", "--memory", "24GB", "--sequence", "1k")
+    assert (
+        "on 16 devices (2 nodes of 8) of 24 GiB (24GB read as 24 GiB, as cards are sold; " in title
+    )
+    assert "; rates of H100 SXM), sequence 1024, " in title
+    title, *_ = plan(capsys, *GPT2, "--devices", "1x16", "--memory", "24564MiB", "--gpu", "4090")
+    assert "on 16 devices (1 node of 16) of 23.99 GiB (rates of GeForce RTX 4090), " in title
+
+
+@pytest.mark.parametrize("tokens", ["1e12", "1T", "1,000B"])
+def test_so_many_tokens_take_at_least_as_long_as_their_operations(tokens, capsys):
+    """Six for each weight and token, and those of attention, at the highest rate of 8 devices."""
+    words = ["for", "llama-8b", "--devices", "8", "--global-batch", "64"]
+    (line,) = (line for line in plan(capsys, *words, "--tokens", tokens) if "how long" in line)
+    days = float(line.partition("no less than ")[2].split()[0])
+    weights, attention = 6 * (8_030_261_248 - 128_256 * 4096), 6 * 32 * 4096 * 4096
+    assert days == pytest.approx(1e12 * (weights + attention) / 8 / 989.5e12 / 86_400, rel=0.02)
+    assert line.startswith("how long:          1e+12 tokens take no less than ")
+
+
+def test_states_that_exceed_a_device_are_a_no_however_uncertain_the_rest_is(capsys):
+    """Sixteen bytes for each of 1,557,611,200 parameters, on 24 GiB less driver and context."""
+    words = ["for", "gpt2-1.5b", "--devices", "1", "--gpu", "3090"]
+    _, verdict, *_ = plan(capsys, *words, code=1)
+    assert verdict.startswith("fits:              no; ")
 
 
 def _commands():

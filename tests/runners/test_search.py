@@ -230,10 +230,19 @@ def test_fewer_devices_than_the_smallest_number_do_not_fit():
     alone = [one for one in found if one.strategy in ("zero1", "fsdp", "tp-sp")]
     assert alone
     for one, how in product(alone, ("none", "selective", "all")):
-        half = node.with_devices(one.cluster.num_devices // 2)
-        question = single("llama-13b", global_batch=one.cluster.num_devices)
-        less = on(question, one.strategy, half, checkpointing=how)
-        assert layout_of(less.answer, half, memory).verdict != "fits"
+        number = one.cluster.num_devices
+        number = number // 2 if one.strategy == "tp-sp" else number - (1 if number <= 8 else 8)
+        fewer = node.with_devices(number)
+        question = single("llama-13b", global_batch=number)
+        less = on(question, one.strategy, fewer, checkpointing=how)
+        assert layout_of(less.answer, fewer, memory).verdict != "fits"
+
+
+def test_numbers_between_powers_of_two_are_tried():
+    """Of states alone, two devices have 60 GiB each for 8 B parameters, and 16 have 66 for 70 B."""
+    for name, strategy, fewest in (("llama-8b", "fsdp", 3), ("llama-70b", "fsdp.3+tp-sp.8", 24)):
+        found = least_devices(single(name), Cluster(1, 8, *RATES), 80 * GIB)
+        assert {one.strategy: one.cluster.num_devices for one in found}[strategy] == fewest
 
 
 def changes_of(question, cluster, memory):

@@ -33,6 +33,9 @@ from proofbook.runners.closed_forms.steps import pipelined_work
 from proofbook.runners.core.trace.schema import Record
 
 GIB = 2**30
+# By so much less of what is no state was allocated than closed forms have reserved, at the most, on
+# any row of published_measurements.yml: without FSDP, and with it, whose streams share no blocks.
+FREE, FREE_OF_FSDP = 0.22, 0.35
 NEARLY = 0.01  # layouts that differ by a smaller share are equal
 _VERDICTS = ("fits", "marginal", "no")
 _TIERS = ("computing", "within", "between")
@@ -130,14 +133,26 @@ def _error(answer: PlanAnswer) -> float:
     return device_memory.ERROR if answer.is_simulated else device_memory.FORM_ERROR
 
 
+def least(answer: PlanAnswer) -> int:
+    """Bytes below which no rank fits: all blocks of a simulation.
+
+    Of closed forms the states, which are exact, and the rest less the segments that may be free.
+    """
+    error = FREE_OF_FSDP if answer.question.has_fsdp else FREE
+    error = 0.0 if answer.is_simulated else error
+    return max(
+        device_memory.least_bytes(
+            rank.allocated_bytes - round(error * rank.at_peak.activations_bytes)
+        )
+        for rank in answer.ranks
+    )
+
+
 def verdict(answer: PlanAnswer, memory_bytes: float) -> device_memory.Verdict:
     """Whether a strategy fits a device; one without ranks does not."""
     if not answer.ranks:
         return "no"
-    share = 1 if answer.is_simulated else 1 - device_memory.FORM_ERROR
-    allocated = max(rank.allocated_bytes for rank in answer.ranks)
-    least = device_memory.least_bytes(round(share * allocated))
-    return device_memory.verdict(memory_bytes, needs(answer), least)
+    return device_memory.verdict(memory_bytes, needs(answer), least(answer))
 
 
 @dataclass(frozen=True)
@@ -250,6 +265,24 @@ def _bytes_by_class(layout: Layout) -> dict[str, int]:
         "activations": held.activations_bytes,
         "buffers": held.buckets_bytes + held.buffers_bytes,
     }
+
+
+def days_of(answer: PlanAnswer, tokens: float, step_seconds: float) -> float:
+    """Days of a training of so many tokens, by the seconds of a step."""
+    training = answer.question.training
+    return tokens / (training.global_batch * training.sequence) * step_seconds / 86_400
+
+
+def duration(layout: Layout, tokens: float) -> str:
+    """How long a layout takes at least for so many tokens, in words."""
+    num, days = layout.cluster.num_devices, days_of(layout.answer, tokens, layout.bounds.at_least)
+    time = f"{days:,.1f} days" if days >= 1 else f"{24 * days:.2g} hours"
+    of_all = f" ({days * num:,.4g} device-days)" if num > 1 else ""
+    takes = "take" if layout.verdict == "fits" else "would take"
+    return (
+        f"{tokens:.4g} tokens {takes} no less than {time} on {num} device{'s' * (num > 1)}"
+        f"{of_all} by {layout.name}, at the highest rates; how much longer is not predicted"
+    )
 
 
 def memory_words(layout: Layout) -> str:

@@ -52,10 +52,11 @@ def architecture_of(path: Path, *, freezes: bool = False) -> Architecture:
     if quantized and not freezes:
         raise PlanError(f"{path}: {_quantized(quantized)}")
     if (family := stated["model_type"]) not in known:
-        raise PlanError(
-            f"{path}: a model of type {family!r} is not known{nearest(family, known)}; known are "
+        why = (
+            f"a model of type {family!r} is not known{nearest(family, known)}; known are "
             f"{', '.join(known)}; for another, name MODULE:FUNCTION, which builds it"
         )
+        raise PlanError(f"{path}: {_read()['unplanned'].get(family, why)}")
     try:
         return _architecture(stated, known[family])
     except ValidationError as error:
@@ -83,6 +84,9 @@ def _stated(path: Path) -> dict[str, Any]:
         raise PlanError(f"{path} holds no object in JSON; name a model's config.json")
     if "peft_type" in stated:
         raise PlanError(f"{path} describes an adapter; name the model's config.json, and --lora")
+    if "text_config" in stated:
+        inner = "write what text_config holds, with its model_type, into a file, and name that"
+        raise PlanError(f"{path} describes more than a language model; {inner}")
     if not isinstance(stated.get("model_type"), str):
         raise PlanError(f"{path} states no model_type; name a model's config.json")
     return stated

@@ -10,9 +10,13 @@ import yaml
 
 from proofbook.companions.planner.answers.architecture import PRESETS
 from proofbook.runners.core.trace.schema import Record
-from proofbook.runners.system.errors import unknown
+from proofbook.runners.system.errors import FixableError, unknown
 
-_MAKERS = re.compile(r"nvidia|geforce|tesla|quadro|rtx|gtx|sxm\d?|pcie|\s|_|-")
+# What a name may have, as nvidia-smi prints it, and what tells no two devices apart.
+_NO_MATTER = re.compile(
+    r"nvidia|geforce|tesla|quadro|amd|instinct|generation|rtx|gtx|sxm\d?|hbm\d?e?"
+    r"|(?<=\d)\s*gi?b|\s|_|-"
+)
 
 
 class Gpu(Record):
@@ -38,11 +42,14 @@ def gpu_of(text: str) -> Gpu:
     """The device of a name; a FixableError lists those that are known."""
     wanted, known = _plain(text), gpus()
     for name, gpu in known.items():
-        size = f"{round(gpu.memory_mib / 1000 / 8) * 8}gb"  # 81,559 MiB are sold as 80 GB
-        if wanted in (_plain(name), _plain(gpu.title), _plain(name.partition("-")[0]) + size):
+        base, link = name.partition("-")[0], "pcie" * ("PCIe" in gpu.title)
+        size = round(gpu.memory_mib / 1024 / 8) * 8  # 81,559 MiB are sold as 80 GB
+        names = {_plain(name), f"{base}{size}{link}", f"{base}{link}{size}"}
+        if wanted in names | {_plain(gpu.title)}:
             return gpu
-    raise unknown("device", text, known)
+    own = "of another, name --memory, --flops and --links, and no --gpu"
+    raise FixableError(f"{unknown('device', text, known)}; {own}")
 
 
 def _plain(text: str) -> str:
-    return _MAKERS.sub("", text.casefold())
+    return _NO_MATTER.sub("", text.casefold())

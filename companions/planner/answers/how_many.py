@@ -5,6 +5,7 @@ smallest number of devices that fits; and changes of a training with which it fi
 there are; all by closed forms. No torch.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
@@ -20,26 +21,32 @@ _HALVINGS = 8  # of a sample
 
 
 def least_devices(question: Question, node: Cluster, memory_bytes: float) -> list[Layout]:
-    """Of each strategy the layout on the least devices, a power of two; fewest first.
+    """Of each strategy the layout on the least devices; fewest first.
 
-    The global batch of the question is that of one device, and grows with the devices.
+    Powers of two are tried, then numbers between the first that fits and the one before: all within
+    a node, else whole nodes. The global batch of the question is that of one device, and grows with
+    the devices.
     """
-    minima, devices = dict[str, Layout](), 1
-    while devices <= MOST_DEVICES:
-        cluster, training = node.with_devices(devices), question.training
+    minima, training = list[Layout](), question.training
+    powers = [2**power for power in range(MOST_DEVICES.bit_length())]
+    families = [family for n in powers for family, _ in _families(n, node.per_node, question)]
+
+    def fitting(family: str, devices: int) -> list[Layout]:
         batch = max(training.global_batch, training.microbatch * devices)
         settings = training.model_copy(update={"global_batch": batch})
         asked = question.model_copy(update={"training": settings})
-        for family, strategy in _families(devices, node.per_node, question):
-            if family not in minima:
-                with suppress(PlanError):
-                    fitting = shortlist(asked, cluster, memory_bytes, [strategy]).fitting
-                    if fitting:
-                        minima[family] = fitting[0]
-        devices *= 2
-    return sorted(
-        minima.values(), key=lambda least: (least.cluster.num_devices, least.needed_bytes)
-    )
+        with suppress(PlanError, KeyError):
+            tried = [dict(_families(devices, node.per_node, question))[family]]
+            return shortlist(asked, node.with_devices(devices), memory_bytes, tried).fitting
+        return []
+
+    for family in dict.fromkeys(families):
+        if power := next((n for n in powers if fitting(family, n)), 0):
+            step = 1 if power <= node.per_node else node.per_node
+            numbers = [*range(power // 2 + step, power, step), power]
+            first = bisect_left(numbers, 1, key=lambda n: len(fitting(family, n)[:1]))
+            minima += fitting(family, numbers[first])[:1]
+    return sorted(minima, key=lambda least: (least.cluster.num_devices, least.needed_bytes))
 
 
 def _families(devices: int, node: int, question: Question) -> Iterator[tuple[str, Strategy]]:
@@ -62,9 +69,9 @@ def _families(devices: int, node: int, question: Question) -> Iterator[tuple[str
 
 
 def least_lines(minima: list[Layout], memory_bytes: float) -> list[str]:
-    """A line of text for each of `minima`: devices, layout, memory; a PlanError without any."""
+    """A line of text for each of `minima`: devices, layout, memory; another without any."""
     if not minima:
-        raise PlanError(f"no strategy fits {memory_bytes / GIB:.4g} GiB on {MOST_DEVICES} devices")
+        return [f"no strategy fits {memory_bytes / GIB:.4g} GiB on up to {MOST_DEVICES} devices"]
     width = max(len(least.name) for least in minima)
     nums = ((least.cluster.num_devices, least) for least in minima)
     return [
@@ -115,10 +122,10 @@ def changes_that_fit(
     changes = [change for name, value in differ.items() for change in tried({name: value})]
     changes += longest({})
     changes = changes or tried(differ) or longest(differ)
-    if question.training.adapter_rank:
-        return changes
-    adapters: dict[str, object] = {"adapter_rank": ADAPTER_RANK}
-    return changes + (tried(adapters) or tried(adapters | {"frozen_bits": 4}))
+    adapters: dict[str, object] = {"adapter_rank": question.training.adapter_rank or ADAPTER_RANK}
+    quantized = adapters | {"frozen_bits": 4}
+    changes += tried(adapters) or tried(quantized)
+    return changes or longest(quantized)
 
 
 def _options(fields: dict[str, object]) -> str:

@@ -8,7 +8,7 @@ configuration, the published numbers, and where they stand; its measures are wha
 `plan_published.RUN.ranks[0].measures.reserved_bytes`. No torch.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -85,16 +85,6 @@ def published_bytes_of(row: Run) -> Iterator[tuple[str, float]]:
         size = row.settings.get(f"published_{kind}_bytes")
         if isinstance(size, float):
             yield kind, size
-
-
-def lines(runs: Mapping[str, Run]) -> list[str]:
-    """A line of text for each run: its name, its published values and its computed ones."""
-    texts = []
-    for name, run in runs.items():
-        published = {k: v for k, v in run.settings.items() if k.startswith("published_")}
-        values = {**published, **run.ranks[0].measures}
-        texts.append(f"{name}: {', '.join(f'{k} {v:.4g}' for k, v in values.items())}")
-    return texts
 
 
 def run_name(words: str) -> str:

@@ -57,6 +57,14 @@ function turns() {
   return found.length ? `${said.turns}${found.join(said.or)}.` : said.nothing;
 }
 
+// How long all tokens take at least: computing alone, at the highest rate of the devices.
+function duration(answer, flops) {
+  const tokens = Number(field("tokens").value);
+  const days = book.law.days_of(answer, tokens, Math.max(...answer.ranks.map((rank) => rank.flops)) / flops);
+  const short = (number) => number.toLocaleString("en", { maximumSignificantDigits: 3 });
+  return said.duration.replace("{tokens}", short(tokens)).replace("{days}", short(days));
+}
+
 function show() {
   const numbers = all(form, "[type=number]");
   const [hidden, heads, keys] = ["hidden_size", "num_heads", "num_kv_heads"].map((name) => field(name).value);
@@ -70,7 +78,9 @@ function show() {
       terms = Object.fromEntries(Object.entries(peak).map(([name, bytes]) => [name.replace("_bytes", ""), bytes]));
       terms.outside = needs - reserved_bytes;
       told = said[fits].replace("{needs}", gib(needs)).replace("{memory}", gib(field("memory").value * GIB));
-      turned = (fits === "fits" ? "" : turns()) + (field("device").selectedOptions[0].dataset.lacks || "");
+      const { flops, lacks = "" } = field("device").selectedOptions[0].dataset;
+      turned = (fits === "fits" ? "" : turns()) + lacks;
+      if (flops) turned += ` ${duration(answer, flops)}`;
     } catch ({ message }) {
       told = message;
     }

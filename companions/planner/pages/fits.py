@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from markupsafe import Markup
 
 from proofbook.companions.planner.answers import closed_form
-from proofbook.companions.planner.answers.answer import needs, verdict
+from proofbook.companions.planner.answers.answer import days_of, needs, verdict
 from proofbook.companions.planner.answers.architecture import (
     Architecture,
     model_presets,
@@ -37,7 +37,9 @@ SCRIPT = "assets/memory-law.js"
 COUNTS = [2**power for power in range(11)]
 # Fields of a model that readers change.
 _SIZES = ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "ffn_size", "vocabulary")
-_ROOTS = (closed_form.answer, needs, verdict, Question, Question.check, Strategy, Architecture)
+_ROOTS = (
+    closed_form.answer, needs, verdict, days_of, Question, Question.check, Strategy, Architecture,
+)  # fmt: skip
 
 
 def calculator(written: MemoryChoices, folio: Folio) -> Made:
