@@ -110,6 +110,8 @@ class PlanFile(Written):
     """of each model's page: what it shows."""
     compared: Prose
     """what its tables compare."""
+    mesh: Line
+    """the caption of a layout's mesh."""
     device: Device
     """on which layouts that lessons name are compared."""
     words: Words

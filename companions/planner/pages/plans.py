@@ -6,6 +6,7 @@ the command answers, by closed forms.
 """
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from markupsafe import Markup
 
@@ -15,6 +16,8 @@ from proofbook.companions.planner.layouts_named import planned as planned_in
 from proofbook.companions.planner.pages import fits, published
 from proofbook.companions.planner.words import OrderPart, PlanFile
 from proofbook.generator.content.book import Book
+from proofbook.generator.content.exhibit import Figure, Mesh, MeshAxis, Play, PlayFact
+from proofbook.generator.kinds.figures import figures
 from proofbook.generator.kinds.lessons.words import WhyFile
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold, Made
@@ -44,6 +47,8 @@ PLANNED = Markup(
     "assumed.</p>"
 )
 LAYOUTS = "Layout", "#A rank needs", *(f"#{measure}" for measure in BY_LAW), "#Other layouts"
+# Of a mesh, the outermost first, as `one_rank` has it; other axes borrow the ranks of these.
+ORDER = "pipeline", "replicas", "data", "shards", "tensor"
 Parts = Iterator[Element | Markup]
 
 
@@ -242,6 +247,7 @@ def planned(draft: Draft) -> Parts:
     names, *columns = zip(*_named(grid, folio), strict=True)
     yield draft.heading(2, "What each layout needs")
     yield Block([draft.prose(own.compared)])
+    yield from (figures.figure(figures.draw(mesh, folio)) for mesh in _mesh(grid, folio))
     yield Table(["Layout, and its run", "#Needs"], [*zip(*columns, strict=True)], anchors=[*names])
     if int(grid.architecture["num_experts"]) > 1:
         yield from draft.passage("Experts", own.experts)
@@ -252,6 +258,35 @@ def planned(draft: Draft) -> Parts:
     if claims := draft.gathered.claim_groups.get(name):
         yield draft.heading(2, "Claims about these plans")
         yield from proofs(claims, draft.gathered.claim_lessons, folio)
+
+
+def _axes(row: GridRow) -> list[MeshAxis]:
+    """The axes of a layout's mesh, and what passes along them; none if one borrows ranks."""
+    calls = [call for call in row.ranks[0].calls if call.operation != "recv"]
+    sizes = {call.axis: call.num_ranks for call in calls}
+    if {*sizes} - {*ORDER} or prod(sizes.values()) != row.state.devices:
+        return []
+    passed = "run.ranks[0].collectives['{0.operation}_over_{0.axis}'].bytes"
+    of = {axis: " + ".join(passed.format(c) for c in calls if c.axis == axis) for axis in sizes}
+    in_order = sorted(sizes, key=ORDER.index)
+    return [MeshAxis(name=axis, size=sizes[axis], passes=of[axis]) for axis in in_order]
+
+
+def _mesh(grid: Grid, folio: Folio) -> Iterator[Figure]:
+    """The mesh of the layout with several axes that needs least, on two nodes at the most."""
+    own, experiment = _written(folio), experiment_of(grid.preset)
+    several = [
+        (row.state.devices, -numeric(_largest(f"{experiment}.{name}", "needed_bytes", folio)), name)
+        for name, row in named_rows(grid).items()
+        if len(_axes(row)) > 1 and row.state.devices <= 2 * own.per_node
+    ]
+    fact = PlayFact(label="Needs", value="run.ranks | each('measures.needed_bytes') | largest")
+    for devices, _, name in sorted(several)[-1:]:
+        row = named_rows(grid)[name]
+        mesh = Mesh(node=min(devices, own.per_node), axes=_axes(row))
+        shown = Play(shows=["mesh"], meshes=[mesh], facts=[fact])
+        title, runs = _layout(row, grid, folio), [f"{experiment}.{name}"]
+        yield Figure(id="mesh", kind="play", title=title, caption=own.mesh, runs=runs, play=shown)
 
 
 def _named(grid: Grid, folio: Folio) -> Iterator[tuple[str, Markup, Markup]]:

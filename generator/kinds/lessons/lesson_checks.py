@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator
 from itertools import chain
 
 from proofbook.generator.content.documents import Document
-from proofbook.generator.content.errors import nearest
-from proofbook.generator.content.exhibit import Figure
+from proofbook.generator.content.errors import ContentError, nearest
+from proofbook.generator.content.exhibit import Figure, GrowthChart
 from proofbook.generator.content.lesson import LessonFile
 from proofbook.generator.content.yaml_source import Mistake, Path
 from proofbook.generator.kinds.calculators.formulas import CheckOnRun, check_on_run, checked, parsed
@@ -19,12 +19,13 @@ from proofbook.generator.kinds.calculators.words import (
     CalculatorInput,
     CalculatorOutput,
 )
+from proofbook.generator.kinds.figures.charts import rows_by_series
 from proofbook.generator.kinds.figures.play import states as play_states
 from proofbook.generator.kinds.lessons import words
 from proofbook.generator.kinds.questions.item_checks import why_unheld
 from proofbook.generator.values import claim_formula, units
 from proofbook.generator.values.evaluation import Evidence
-from proofbook.generator.values.value import ExpressionError, Value
+from proofbook.generator.values.value import ExpressionError, Value, numeric
 
 WITHOUT_FIGURES = (
     words.TryFile,
@@ -65,6 +66,22 @@ def _faults_of_figure(evidence: Evidence, figure: Figure) -> Iterator[Mistake]:
                 if not isinstance(value, Value) or isinstance(value.number, str):
                     problem = evaluation.error or f"{written} is no number"
                     yield ("growth", field), f"for {run}: {problem}"
+    if growth and evidence.reference is None:
+        yield from _unsaid_ends(growth, evidence)
+
+
+def _unsaid_ends(growth: GrowthChart, evidence: Evidence) -> Iterator[Mistake]:
+    """Series that end before another one without a word of why, or have such words in vain."""
+    try:
+        rows = rows_by_series(growth, evidence)
+    except ContentError:
+        return  # which is said above
+    last = {label: numeric(of[-1].x) for label, of in rows.items()}
+    for position, series in enumerate(growth.series):
+        ends_early = series.label in last and last[series.label] < max(last.values())
+        if ends_early != bool(series.ends):
+            todo = "ends before another one: say why" if ends_early else "ends with the last: delete"
+            yield ("growth", "series", position, "ends"), f"{series.label!r} {todo}"
 
 
 def trace_mistakes(evidence: Evidence, document: Document[words.TraceFile]) -> Iterator[Mistake]:

@@ -191,9 +191,10 @@ def _exhibit(quiz_item: Item, folio: Folio) -> Exhibit | None:
     exhibit, figure = quiz_item.exhibit, folio.book.exhibited.get(quiz_item.id)
     if exhibit is None:
         return None
+    drawn = figures.exhibit(figure, quiz_item.id, folio) if figure else None
     program, log = exhibit.program, exhibit.log
-    return Exhibit(
-        figure=figures.exhibit(figure, quiz_item.id, folio) if figure else None,
+    return None if figure and not drawn else Exhibit(
+        figure=drawn,
         program=programs.listing(program, folio, is_asked=True) if program else None,
         printed=programs.printed(log, folio) if log else None,
     )
