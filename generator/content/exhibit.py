@@ -43,7 +43,9 @@ class GrowthSeries(Written):
     ONE_OF = (("runs", "points"),)
     label: Line
     runs: Annotated[list[RunPath], Field(min_length=2)] = []
-    points: Annotated[list[Annotated[list[Expression], Field(min_length=2, max_length=2)]], Field(min_length=2)] = []
+    points: Annotated[
+        list[Annotated[list[Expression], Field(min_length=2, max_length=2)]], Field(min_length=2)
+    ] = []
     """x and y of each, from what is cited or recorded."""
     predicted: PerRun | None = None
     ends: Line | None = None

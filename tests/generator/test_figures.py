@@ -48,7 +48,9 @@ def recorded(path):
 
 
 def widths(tree):
-    return [float(box.attrib["width"]) for box in tree.iter("rect") if "span" in box.attrib["class"]]
+    return [
+        float(box.attrib["width"]) for box in tree.iter("rect") if "span" in box.attrib["class"]
+    ]
 
 
 def place_of_mark(tree):

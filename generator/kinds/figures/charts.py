@@ -223,14 +223,19 @@ def bars(figure: Figure, folio: Folio) -> Picture:
     if not known:
         return Picture(["What", *names])
     mark = folio.value(chart.mark.cells[0]) if chart.mark else None
-    largest = max(numeric(value) for value in (mark, *(total for _, total in known.values())) if value)
+    largest = max(
+        numeric(value) for value in (mark, *(total for _, total in known.values())) if value
+    )
     unit, size = units.of_axis(next(iter(known.values()))[1].unit, largest)
     rows = []
     for row, total in known.values():
         label, values = plain_line(row.title, folio), map(folio.value, row.cells)
         parts = [
-            BarPart(kind, name * (len(names) > 1), numeric(value) / size, f"{label}, {name}: {value}")
-            for kind, name, value in zip(PARTS, names, values, strict=False) if value
+            BarPart(
+                kind, name * (len(names) > 1), numeric(value) / size, f"{label}, {name}: {value}"
+            )
+            for kind, name, value in zip(PARTS, names, values, strict=False)
+            if value
         ]
         rows.append(Stack(label.partition(": ")[0], label, parts, str(total)))
     axis = ", ".join(filter(None, (names[0] * (len(names) == 1), unit)))

@@ -80,7 +80,9 @@ def _unsaid_ends(growth: GrowthChart, evidence: Evidence) -> Iterator[Mistake]:
     for position, series in enumerate(growth.series):
         ends_early = series.label in last and last[series.label] < max(last.values())
         if ends_early != bool(series.ends):
-            todo = "ends before another one: say why" if ends_early else "ends with the last: delete"
+            todo = (
+                "ends before another one: say why" if ends_early else "ends with the last: delete"
+            )
             yield ("growth", "series", position, "ends"), f"{series.label!r} {todo}"
 
 

@@ -193,10 +193,14 @@ def _exhibit(quiz_item: Item, folio: Folio) -> Exhibit | None:
         return None
     drawn = figures.exhibit(figure, quiz_item.id, folio) if figure else None
     program, log = exhibit.program, exhibit.log
-    return None if figure and not drawn else Exhibit(
-        figure=drawn,
-        program=programs.listing(program, folio, is_asked=True) if program else None,
-        printed=programs.printed(log, folio) if log else None,
+    return (
+        None
+        if figure and not drawn
+        else Exhibit(
+            figure=drawn,
+            program=programs.listing(program, folio, is_asked=True) if program else None,
+            printed=programs.printed(log, folio) if log else None,
+        )
     )
 
 
