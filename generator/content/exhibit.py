@@ -129,7 +129,7 @@ class Mesh(Written):
     title: Line | None = None
     node: int | PerRun
     """how many ranks a node has; ranks are numbered node by node."""
-    axes: Annotated[list[MeshAxis], Field(min_length=1, max_length=4)]
+    axes: Annotated[list[MeshAxis], Field(min_length=1, max_length=5)]
     """in the order of the mesh: ranks are numbered along the last one first."""
     exchanged: str | None = None
     """the strategy of runs in which the last two axes have changed places."""

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from proofbook.generator.content.exhibit import Figure
+from proofbook.generator.content.exhibit import GrowthChart
 from proofbook.generator.kinds.figures import figures
 from proofbook.generator.kinds.figures.charts import bars, growth
 from proofbook.generator.kinds.guide import guide
 from proofbook.generator.kinds.guide.words import GuideFile
-from proofbook.generator.kinds.lessons.lesson_checks import _faults_of_figure
+from proofbook.generator.kinds.lessons.lesson_checks import _unsaid_ends
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
 from tests.conftest import ROOT
@@ -48,9 +48,8 @@ def recorded(path):
 
 
 def widths(tree):
-    return [
-        float(box.attrib["width"]) for box in tree.iter("rect") if "span" in box.attrib["class"]
-    ]
+    """Of the parts of bars, which are thicker than the boxes of a legend."""
+    return [float(box.attrib["width"]) for box in tree.iter("rect") if box.get("height") == "18"]
 
 
 def place_of_mark(tree):
@@ -106,12 +105,11 @@ def test_a_series_that_ends_before_the_others_says_why_and_no_other_does(evidenc
         series = [{"label": "long", "runs": runs}, {"label": "short", "runs": runs[:2]} | more]
         chart = {"x": "run.world_size", "measured": "run.timing.step | median",
                  "x_label": "ranks", "y_label": "step", "series": series}  # fmt: skip
-        figure = {"id": "a", "kind": "growth", "title": "T", "caption": "C", "growth": chart}
-        return [words for _, words in _faults_of_figure(evidence, Figure.model_validate(figure))]
+        return [words for _, words in _unsaid_ends(GrowthChart.model_validate(chart), evidence)]
 
-    assert faults() == ["'short' ends before another one: say why"]
+    assert faults() == ["'short' ends before another: say why"]
     assert faults(ends="Why.") == []
-    assert faults(runs=runs, ends="Why.") == ["'short' ends with the last: delete"]
+    assert faults(runs=runs, ends="Why.") == ["'short' ends with the last: delete this"]
 
 
 def test_a_question_shows_no_figure_that_stands_above_it(evidence, folio):

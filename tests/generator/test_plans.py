@@ -241,7 +241,7 @@ def test_a_bar_crosses_the_dashed_line_where_its_tensor_differs_and_only_there()
 
 @pytest.mark.parametrize(
     ("model", "within", "between"),
-    [("llama_13b", "tensor", "pipeline"), ("gpt2_1_5b", "data", "pipeline")],
+    [("llama_13b", "tensor", "pipeline"), ("gpt2_1_5b", "shards", "replicas")],
 )
 def test_a_page_of_plans_draws_the_mesh_of_a_layout_of_several_axes(real, model, within, between):
     folio = Folio(Evidence(real), Evidence(real), path="plan/one.md")

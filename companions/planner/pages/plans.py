@@ -16,7 +16,7 @@ from proofbook.companions.planner.layouts_named import planned as planned_in
 from proofbook.companions.planner.pages import fits, published
 from proofbook.companions.planner.words import OrderPart, PlanFile
 from proofbook.generator.content.book import Book
-from proofbook.generator.content.exhibit import Figure, Mesh, MeshAxis, Play, PlayFact
+from proofbook.generator.content.exhibit import Figure, Mesh, MeshAxis
 from proofbook.generator.kinds.figures import figures
 from proofbook.generator.kinds.lessons.words import WhyFile
 from proofbook.generator.pages.draft import Draft
@@ -47,8 +47,6 @@ PLANNED = Markup(
     "assumed.</p>"
 )
 LAYOUTS = "Layout", "#A rank needs", *(f"#{measure}" for measure in BY_LAW), "#Other layouts"
-# Of a mesh, the outermost first, as `one_rank` has it; other axes borrow the ranks of these.
-ORDER = "pipeline", "replicas", "data", "shards", "tensor"
 Parts = Iterator[Element | Markup]
 
 
@@ -260,33 +258,29 @@ def planned(draft: Draft) -> Parts:
         yield from proofs(claims, draft.gathered.claim_lessons, folio)
 
 
-def _axes(row: GridRow) -> list[MeshAxis]:
-    """The axes of a layout's mesh, and what passes along them; none if one borrows ranks."""
-    calls = [call for call in row.ranks[0].calls if call.operation != "recv"]
-    sizes = {call.axis: call.num_ranks for call in calls}
-    if {*sizes} - {*ORDER} or prod(sizes.values()) != row.state.devices:
-        return []
-    passed = "run.ranks[0].collectives['{0.operation}_over_{0.axis}'].bytes"
-    of = {axis: " + ".join(passed.format(c) for c in calls if c.axis == axis) for axis in sizes}
-    in_order = sorted(sizes, key=ORDER.index)
-    return [MeshAxis(name=axis, size=sizes[axis], passes=of[axis]) for axis in in_order]
-
-
 def _mesh(grid: Grid, folio: Folio) -> Iterator[Figure]:
     """The mesh of the layout with several axes that needs least, on two nodes at the most."""
     own, experiment = _written(folio), experiment_of(grid.preset)
     several = [
         (row.state.devices, -numeric(_largest(f"{experiment}.{name}", "needed_bytes", folio)), name)
         for name, row in named_rows(grid).items()
-        if len(_axes(row)) > 1 and row.state.devices <= 2 * own.per_node
+        if len(_axes(row, own)) > 1 and row.state.devices <= 2 * own.per_node
     ]
-    fact = PlayFact(label="Needs", value="run.ranks | each('measures.needed_bytes') | largest")
     for devices, _, name in sorted(several)[-1:]:
-        row = named_rows(grid)[name]
-        mesh = Mesh(node=min(devices, own.per_node), axes=_axes(row))
-        shown = Play(shows=["mesh"], meshes=[mesh], facts=[fact])
+        row, node = named_rows(grid)[name], min(devices, own.per_node)
+        shown = own.mesh.model_copy(update={"meshes": [Mesh(node=node, axes=_axes(row, own))]})
         title, runs = _layout(row, grid, folio), [f"{experiment}.{name}"]
-        yield Figure(id="mesh", kind="play", title=title, caption=own.mesh, runs=runs, play=shown)
+        yield Figure(
+            id="mesh", kind="play", title=title, caption=own.mesh_says, runs=runs, play=shown
+        )
+
+
+def _axes(row: GridRow, own: PlanFile) -> list[MeshAxis]:
+    """The axes of a layout's mesh, with their sizes; none if one borrows ranks, as experts do."""
+    sizes = {call.axis: call.num_ranks for call in row.ranks[0].calls}
+    known = [axis for mesh in own.mesh.meshes for axis in mesh.axes if axis.name in sizes]
+    is_whole = len(known) == len(sizes) and prod(sizes.values()) == row.state.devices
+    return [axis.model_copy(update={"size": sizes[axis.name]}) for axis in known if is_whole]
 
 
 def _named(grid: Grid, folio: Folio) -> Iterator[tuple[str, Markup, Markup]]:

@@ -217,34 +217,35 @@ def bars(figure: Figure, folio: Folio) -> Picture:
     assert figure.bars is not None
     chart, title = figure.bars, plain_line(figure.title, folio)
     names = [plain_line(name, folio) for name in chart.columns]
-    read = [(row, folio.value(" + ".join(f"({cell})" for cell in row.cells))) for row in chart.rows]
-    known = {row.title: (row, total) for row, total in read if total}
-    table = [[folio.line(name), *map(folio.cell, row.cells)] for name, (row, _) in known.items()]
-    if not known:
-        return Picture(["What", *names])
+    read = {row.title: [folio.value(cell) for cell in row.cells] for row in chart.rows}
+    known = {name: [value for value in row if value] for name, row in read.items() if all(row)}
     mark = folio.value(chart.mark.cells[0]) if chart.mark else None
-    largest = max(
-        numeric(value) for value in (mark, *(total for _, total in known.values())) if value
-    )
-    unit, size = units.of_axis(next(iter(known.values()))[1].unit, largest)
+    every = [value for row in known.values() for value in row]
+    if not every:
+        return Picture(["What", *names])
+    sums = [sum(map(numeric, row)) for row in known.values()]
+    largest = max(*sums, numeric(mark) if mark else 0)
+    unit, size = units.of_axis(every[0].unit, largest)
     rows = []
-    for row, total in known.values():
-        label, values = plain_line(row.title, folio), map(folio.value, row.cells)
+    for (name, row), total in zip(known.items(), sums, strict=True):
+        label, own = plain_line(name, folio), names if len(names) > 1 else [""]
         parts = [
             BarPart(
-                kind, name * (len(names) > 1), numeric(value) / size, f"{label}, {name}: {value}"
+                kind, part, numeric(value) / size, f"{label}: {part} {value}".replace("  ", " ")
             )
-            for kind, name, value in zip(PARTS, names, values, strict=False)
-            if value
+            for kind, part, value in zip(PARTS, own, row, strict=False)
         ]
-        rows.append(Stack(label.partition(": ")[0], label, parts, str(total)))
-    axis = ", ".join(filter(None, (names[0] * (len(names) == 1), unit)))
-    line, said = None, [f"{row.label}: {row.words}" for row in rows]
+        words = units.printed(total, every[0].unit, units.AS_RULED) if row[1:] else str(row[0])
+        rows.append(Stack(label.partition(": ")[0], label, parts, words))
+    axis = ", ".join(filter(None, ("" if names[1:] else names[0], unit)))
+    described = [f"{row.label}: {row.words}" for row in rows]
+    line = None
     if chart.mark and mark:
         line = AxisMark(numeric(mark) / size, f"{plain_line(chart.mark.title, folio)}: {mark}")
-        said.append(line.words)
+        described.append(line.words)
     draw = partial(stacks, rows, axis, largest / size * 1.05, budget=line)
-    svg = DrawnState(draw, "; ".join(said)).svg(figure.id, title, is_operated=folio.opens)
+    svg = DrawnState(draw, "; ".join(described)).svg(figure.id, title, is_operated=folio.opens)
+    table = [[folio.line(name), *map(folio.show, row)] for name, row in known.items()]
     return Picture(["What", *names], table, svg)
 
 
