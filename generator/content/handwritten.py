@@ -37,6 +37,8 @@ class HandWritten(Written):
     title: Line
     description: Line
     """what it is about, for search engines and previews."""
+    needs: Line | None = None
+    """the fence that it is about; where no folder adds one of this name, the page is left out."""
     text: Annotated[str, FieldMark("page")]
     """Markdown, as MkDocs reads it."""
     listings: list[Listing] = []
@@ -51,6 +53,12 @@ class HandWritten(Written):
 def _fences_of_kinds() -> dict[str, type[Written]]:
     """The models of fences that kinds and companions add, by their word."""
     return {word: kind.take(f.model) for kind in kinds() for word, f in kind.fences.items()}
+
+
+def is_left_out(model: Written) -> bool:
+    """Whether a page is about a fence that nothing adds, such as that of a companion taken away."""
+    needs = model.needs if isinstance(model, HandWritten) else None
+    return needs is not None and needs not in _fences_of_kinds()
 
 
 @cache

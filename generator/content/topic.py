@@ -83,6 +83,8 @@ class HomeFile(words.Written):
     """what the book is about, as its page of statements says it: "… that people read about it"."""
     programs_need: words.Line = "Python"
     """what the short programs of that page need."""
+    optional_pages: list[words.Line] = []
+    """pages, such as `plan`; where one is not there, a link to it or below it is its text."""
     statements: list[words.StatementId] = []
     """the statements that their page shows first."""
     repeat: words.Prose

@@ -4,11 +4,12 @@ MkDocs checks its menu and the links of pages by hand; the texts of a book becom
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from html import unescape
 from pathlib import Path
+from posixpath import dirname, join, normpath, splitext
 from urllib.parse import unquote, urlsplit
 from xml.etree.ElementTree import Element, SubElement
 
@@ -22,6 +23,11 @@ from proofbook.generator.printing.markdown import ALIGNED
 
 _LINK = re.compile(r'<a\b[^>]*?\bhref="([^"]*)"')
 _ID_OR_NAME = re.compile(r'\s(?:id|name)="([^"]*)"')
+_LINKED = re.compile(
+    r'<a\b[^>]*?\bhref="(?P<to>[^"#:]+)[^"]*"[^>]*>(?P<text>.*?)</a>'
+    r"|(?<!!)\[(?P<words>[^][]+)\]\((?P<page>[^()\s#:]+)[^()\s]*\)",
+    re.DOTALL,
+)
 _TO_MARKDOWN = re.compile(r'href="([^":#?]+\.md)(?=["#])')
 _SECTION = re.compile(r'aria-labelledby="(\w+)_label"([^>]*>\s*<label class="md-nav__title")')
 _HTML = markdown.util.HTML_PLACEHOLDER_RE
@@ -35,6 +41,25 @@ def ids(html: str) -> frozenset[str]:
 def relinked(html: str, address_of: Callable[[str], str]) -> str:
     """HTML whose links to Markdown files lead to the addresses of their pages."""
     return _TO_MARKDOWN.sub(lambda link: f'href="{address_of(link[1])}', html)
+
+
+def without_absent(files: Mapping[str, bytes], optional: Iterable[str]) -> dict[str, bytes]:
+    """A book's files, in which links to optional pages that are not there are their text.
+
+    `optional` are paths without a suffix, each for the pages below it, too.
+    """
+    absent = [name for name in optional if f"{name}.md" not in files]
+
+    def replaced(link: re.Match[str]) -> str:
+        to = splitext(normpath(join(dirname(path), link["to"] or link["page"])))[0]
+        if f"{to}.md" in files or not any(f"{to}/".startswith(f"{name}/") for name in absent):
+            return link[0]
+        return link["text"] or link["words"]
+
+    kept = dict(files)
+    for path in (path for path in files if absent and path.endswith(".md")):
+        kept[path] = _LINKED.sub(replaced, files[path].decode()).encode()
+    return kept
 
 
 def named_sections(nav: str) -> str:

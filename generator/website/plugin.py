@@ -223,6 +223,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         pages = publish.site_files(self.book, self.content, self.press, under)
         if sources := publish.committed_sources(self.content) if is_published else b"":
             pages[publish.SOURCES] = sources
+        pages = page_html.without_absent(pages, self.book.home.optional_pages)
         publish.sync_folder(Path(config.docs_dir), pages)
         self.files = files
         self.problems = list(trace_checks.problems(self.book, self.press.evidence.judged_claims))
@@ -334,8 +335,12 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         """Set each page's edit path to its author's file; take generated pages out of a `nav`.
 
         A `nav` names sections; of pages that it does not name, MkDocs lists those by hand alone.
+        Optional pages that are not there leave it.
         """
         sheets = self.press.sheets
+        absent = {f"{name}.md" for name in self.book.home.optional_pages} - {*sheets}
+        if config.nav and absent:
+            config.nav = [item for item in config.nav if absent.isdisjoint(_paths_of(item))]
         for file in files.documentation_pages():
             put_there = os.path.relpath(file.abs_src_path or "", self.root)
             sheet = sheets.get(file.src_uri)
@@ -479,6 +484,11 @@ def _section(title: str, children: list[StructureItem]) -> Section:
     for child in children:
         child.parent = section
     return section
+
+
+def _paths_of(item: object) -> Iterator[object]:
+    """The paths that an item of a configured nav names itself."""
+    yield from item.values() if isinstance(item, dict) else [item]
 
 
 def _pages_of(items: Iterable[StructureItem]) -> Iterator[Page]:

@@ -174,15 +174,25 @@ def test_what_a_rank_holds_is_said_to_include_gradients_that_are_not_freed_yet(r
     assert [name for name in loose if "zero_grad" not in texts[name]] == []
 
 
-def test_the_page_from_ddp_to_fsdp_shows_every_line_in_which_its_programs_differ():
+@pytest.mark.parametrize(
+    ("begins", "ends", "before", "after"),
+    [
+        ("", "## Then", "sharding/code/from_ddp.py", "sharding/code/to_fsdp.py"),
+        ("## Then", "", "sharding/code/to_fsdp.py", "meshes-and-experts/code/to_mesh.py"),
+    ],
+)
+def test_the_page_from_ddp_to_fsdp_shows_every_line_in_which_its_programs_differ(
+    begins, ends, before, after
+):
     page = (ROOT / "content" / "pages" / "from-ddp-to-fsdp.md").read_text(encoding="utf-8")
-    code = ROOT / "content" / "topics" / "sharding" / "code"
-    before, after = (
-        (code / name).read_text(encoding="utf-8").split('"""', 2)[2].splitlines()
-        for name in ("from_ddp.py", "to_fsdp.py")
+    part = page[page.index(begins) : page.index(ends) if ends else None]
+    was, now = (
+        (ROOT / "content" / "topics" / name).read_text(encoding="utf-8").split('"""', 2)[2]
+        for name in (before, after)
     )
-    fences = re.findall(r"^```diff\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    fences = re.findall(r"^```diff\n(.*?)^```$", part, re.DOTALL | re.MULTILINE)
     shown = "".join(fences).splitlines()
-    differ = [line for line in difflib.ndiff(before, after) if line[0] in "+-"]
+    was, now = was.splitlines(), now.splitlines()
+    differ = [line for line in difflib.ndiff(was, now) if line[0] in "+-"]
     assert sorted(line for line in shown if line[:1] in ("+", "-")) == sorted(differ)
-    assert {line[2:] for line in shown if line.startswith("  ")} <= {*before} & {*after}
+    assert {line[2:] for line in shown if line.startswith("  ")} <= {*was} & {*now}

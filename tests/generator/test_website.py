@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from proofbook.generator.website import __main__ as website
+from proofbook.generator.website import page_html
 from proofbook.runners.system import files
 
 PAGE = Path("site/html/index.html")
@@ -111,3 +112,17 @@ def test_a_reader_finds_a_whole_book_at_any_moment(tmp_path):
     reader.join()
     assert not wrong
     assert [path.name for path in tmp_path.iterdir()] == ["html"]
+
+
+def test_a_link_to_an_optional_page_that_is_not_there_is_its_text():
+    text = """
+    [Verify *it*](../verify.md#how), <b><a class="x" href="../verify/one.html">its</a></b> page,
+    ![picture](../verify.png), [kept](../verify/kept.md), [other](../verified.md),
+    <a href="learn.html">learn</a>, [elsewhere](https://example.org/verify.html).
+    """
+    files = {"topics/one.md": text.encode(), "verify/kept.md": b"", "a.css": b"[v](verify.md)"}
+    left = page_html.without_absent(files, ["verify"])
+    plain = text.replace("[Verify *it*](../verify.md#how)", "Verify *it*")
+    plain = plain.replace('<a class="x" href="../verify/one.html">its</a>', "its")
+    assert left == files | {"topics/one.md": plain.encode()}
+    assert page_html.without_absent(files, []) == files

@@ -265,9 +265,11 @@ class _Rank:
         elif checkpointing == "none":
             widths = sum(width for _, width in self._networks(layer))
             inner = (8 if "glu" in shape.activation else 4) * widths + 8 * heads
-            # Of a state space what its first product gives, what the scan gives before and after
-            # its norm. Source: `MambaSplitConv1dScanCombinedFn` of state-spaces/mamba.
-            inner += 2 * (shape.state_inputs + 2 * shape.state_inner) * ("M" in parts)
+            # Of a state space what its first product gives, and what the scan gives: without its
+            # gate, with it as its norm's input, and behind that norm. Source: `MambaMixer` of
+            # Megatron-LM (d98e8a64d), `MambaSplitConv1dScanCombinedFn` and `RMSNorm` of
+            # state-spaces/mamba (e9594ce1c). The latter's own `Mamba2` keeps two of them less.
+            inner += 2 * (shape.state_inputs + 3 * shape.state_inner) * ("M" in parts)
             kept += self._tokens * inner / tensor
             whole = self._hidden if self._strategy.keeps_gathered else own
             kept += 2 * own * (len(parts) - 1)  # of norms, as the next line

@@ -143,9 +143,8 @@ def faults(figure: Figure, evidence: Evidence) -> Iterator[Mistake]:
 def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[Mistake]:
     """Words of a control for values or runs that the figure does not have."""
     for at, control in play.named_controls.items():
-        read = (
-            evidence.value(control.reads, path) if control.reads else path for path in figure.runs
-        )
+        runs = [path for path in figure.runs if evidence.book.run(path)]  # others are reported
+        read = (evidence.value(control.reads, path) if control.reads else path for path in runs)
         known = [str(value) for value in read if value is not None]
         for word in control.words if len(known) == len(figure.runs) else ():
             if word not in known:
