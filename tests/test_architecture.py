@@ -94,7 +94,7 @@ def _part(module):
 # Which kinds of pages build on which others.
 KINDS_TAKE = {
     "evidence": "lessons",
-    "guide": "questions",
+    "guide": "figures questions",
     "home": "lessons",
     "lessons": "calculators figures questions",
     "questions": "figures",

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from proofbook.generator.content.exhibit import Listing
+from proofbook.generator.content.exhibit import Listing, Play
 from proofbook.generator.content.words import Expression, GridName, Line, Prose, Written
 
 
@@ -110,6 +110,10 @@ class PlanFile(Written):
     """of each model's page: what it shows."""
     compared: Prose
     """what its tables compare."""
+    mesh: Play
+    """of a layout: all axes that one may have, the outermost first; sizes and nodes are its own."""
+    mesh_says: Line
+    """the caption of that."""
     device: Device
     """on which layouts that lessons name are compared."""
     words: Words

@@ -10,10 +10,10 @@ from typing import Any
 from proofbook.generator.content import prose
 from proofbook.generator.content.documents import TEXTS, Document, TextField
 from proofbook.generator.content.errors import ContentError
-from proofbook.generator.content.exhibit import GrowthChart, PlayFact
+from proofbook.generator.content.exhibit import GrowthChart, PlayFact, TableRow, ValueTable
 from proofbook.generator.content.lesson import CostRow
 from proofbook.generator.content.numerals import NAMED, NOUN
-from proofbook.generator.content.quiz import Item, TableRow, ValueTable
+from proofbook.generator.content.quiz import Item
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.value import Value
 
@@ -63,7 +63,7 @@ def _headed(document: Document[Any], field: TextField) -> Iterator[tuple[str, st
         case Item() if key == "stem" and isinstance(answer := getattr(part, "answer", None), str):
             yield answer, None
         case GrowthChart():
-            along = part.x if key == "x_label" else part.measured
+            along = (part.x if key == "x_label" else part.measured) or ""
             yield from ((along, run) for series in part.series for run in series.runs)
         case PlayFact():
             figure = document.model.figures[int(field.path[1])]

@@ -17,24 +17,68 @@ from proofbook.generator.content.words import (
 from proofbook.generator.content.yaml_source import Path
 
 
-class GrowthSeries(Written):
-    """The runs of one line of a growth chart, and a formula of their own, if they have one."""
+class TableRow(Written):
+    """A row of a table of values."""
 
+    title: Line
+    cells: Annotated[list[Expression], Field(min_length=1)]
+
+
+class ValueTable(Written):
+    """A table of values, whole."""
+
+    columns: Annotated[list[Line], Field(min_length=1)]
+    rows: Annotated[list[TableRow], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _is_full(self) -> Self:
+        if any(len(row.cells) != len(self.columns) for row in self.rows):
+            raise ValueError("each row needs as many cells as there are columns")
+        return self
+
+
+class GrowthSeries(Written):
+    """The runs of one line of a growth chart, and a formula of their own, or points instead."""
+
+    ONE_OF = (("runs", "points"),)
     label: Line
-    runs: Annotated[list[RunPath], Field(min_length=2)]
+    runs: Annotated[list[RunPath], Field(min_length=2)] = []
+    points: Annotated[
+        list[Annotated[list[Expression], Field(min_length=2, max_length=2)]], Field(min_length=2)
+    ] = []
+    """x and y of each, from what is cited or recorded."""
     predicted: PerRun | None = None
+    ends: Line | None = None
+    """why it ends before the others do, in a sentence of the caption."""
 
 
 class GrowthChart(Written):
     """How a measured number grows over runs, beside what a formula says."""
 
-    x: PerRun
-    measured: PerRun
+    x: PerRun | None = None
+    measured: PerRun | None = None
+    """both of each run, where a series has runs."""
     predicted: PerRun | None = None
     x_label: Line
     y_label: Line
     series: Annotated[list[GrowthSeries], Field(min_length=1, max_length=5)]
     logarithmic: bool = False
+
+    @model_validator(mode="after")
+    def _runs_are_measured(self) -> Self:
+        if any(series.runs for series in self.series) and not (self.x and self.measured):
+            raise ValueError("give x: and measured:, which each run has")
+        return self
+
+
+class BarChart(ValueTable):
+    """A bar for each row, of its cells one after another, all in one unit.
+
+    Rows whose titles begin alike up to a colon stand together.
+    """
+
+    mark: TableRow | None = None
+    """a line across all bars, at the value of its only cell."""
 
 
 class PlayControl(Written):
@@ -85,7 +129,7 @@ class Mesh(Written):
     title: Line | None = None
     node: int | PerRun
     """how many ranks a node has; ranks are numbered node by node."""
-    axes: Annotated[list[MeshAxis], Field(min_length=1, max_length=4)]
+    axes: Annotated[list[MeshAxis], Field(min_length=1, max_length=5)]
     """in the order of the mesh: ranks are numbered along the last one first."""
     exchanged: str | None = None
     """the strategy of runs in which the last two axes have changed places."""
@@ -152,21 +196,22 @@ class Play(Written):
 class Figure(Written):
     """A chart or diagram drawn from runs."""
 
-    ONE_OF = (("runs", "growth"),)
+    ONE_OF = (("runs", "growth", "bars"),)
     id: Id
-    kind: Literal["epochs", "placement", "growth", "play"]
+    kind: Literal["epochs", "placement", "growth", "bars", "play"]
     """`epochs`, loss, accuracy and validation; `placement`, which layers each rank holds, and what
-    travels between them in a step; `growth` or `play`, as these keys describe it."""
+    travels between them in a step; `growth`, `bars` or `play`, as these keys describe it."""
     title: Line
     caption: Line
     runs: list[RunPath] = []
-    """those that are drawn; `growth` names its own."""
+    """those that are drawn; `growth` and `bars` name their own."""
     growth: GrowthChart | None = None
+    bars: BarChart | None = None
     play: Play | None = None
 
     @model_validator(mode="after")
     def _drawn_from_something(self) -> Self:
-        for kind in ("play", "growth"):
+        for kind in ("play", "growth", "bars"):
             if (self.kind == kind) != (getattr(self, kind) is not None):
                 raise ValueError(f"{kind}: describes a figure of kind {kind}, and only that")
         return self

@@ -9,8 +9,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from proofbook.generator.content import words
-from proofbook.generator.content.exhibit import ExplainedProgram, Figure
-from proofbook.generator.content.quiz import ValueTable
+from proofbook.generator.content.exhibit import ExplainedProgram, Figure, ValueTable
 
 
 class LessonFile(words.Written):

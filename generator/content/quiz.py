@@ -12,29 +12,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_
 from proofbook.generator.content import words
 from proofbook.generator.content.cases import bind_part, names_of_case
 from proofbook.generator.content.draws import NUM_ASKED, Draws, short_names
-from proofbook.generator.content.exhibit import Exhibit
+from proofbook.generator.content.exhibit import Exhibit, ValueTable
 from proofbook.generator.content.yaml_source import Path
 from proofbook.runners.system.errors import near
-
-
-class TableRow(words.Written):
-    """A row of a table of values."""
-
-    title: words.Line
-    cells: Annotated[list[words.Expression], Field(min_length=1)]
-
-
-class ValueTable(words.Written):
-    """A table of values, whole."""
-
-    columns: Annotated[list[words.Line], Field(min_length=1)]
-    rows: Annotated[list[TableRow], Field(min_length=1)]
-
-    @model_validator(mode="after")
-    def _is_full(self) -> Self:
-        if any(len(row.cells) != len(self.columns) for row in self.rows):
-            raise ValueError("each row needs as many cells as there are columns")
-        return self
 
 
 class Item(words.Written):

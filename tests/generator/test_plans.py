@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from html import unescape
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,7 @@ from proofbook.companions.planner.answers.answer import Layout
 from proofbook.companions.planner.answers.law_of_time import Bounds, Cluster
 from proofbook.companions.planner.answers.published import is_stale
 from proofbook.companions.planner.layouts_named import Planned
-from proofbook.companions.planner.pages import published
+from proofbook.companions.planner.pages import plans, published
 from proofbook.companions.planner.words import PlanFile
 from proofbook.companions.verify import reports
 from proofbook.companions.verify.pages import GROUPS
@@ -23,6 +24,7 @@ from proofbook.generator.checks import trace_checks
 from proofbook.generator.content.reading import load
 from proofbook.generator.kinds.figures.drawing import NARROW
 from proofbook.generator.kinds.figures.drawings.strip import Bar, strip
+from proofbook.generator.kinds.figures.play import frame
 from proofbook.generator.pages.press import Press
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
@@ -235,3 +237,16 @@ def test_a_bar_crosses_the_dashed_line_where_its_tensor_differs_and_only_there()
     }
     assert [top < line for top in tops] == [False, False, False, True, True, True, False]
     assert ">t1.01</text>" in "".join(drawn.parts)
+
+
+@pytest.mark.parametrize(
+    ("model", "within", "between"),
+    [("llama_13b", "tensor", "pipeline"), ("gpt2_1_5b", "shards", "replicas")],
+)
+def test_a_page_of_plans_draws_the_mesh_of_a_layout_of_several_axes(real, model, within, between):
+    folio = Folio(Evidence(real), Evidence(real), path="plan/one.md")
+    (figure,) = plans._mesh(plans._grid(f"plan_{model}", folio), folio)
+    said = unescape(str(frame.play(figure, folio).play.drawn))
+    last = "ranks 0, 1, 2, 3, 4, 5, 6, 7 and ranks 8, 9, 10, 11, 12, 13, 14, 15; within a node"
+    assert f"Along {within}: {last}" in said
+    assert re.search(rf"Along {between}: ranks 0, 8 and .*? ranks 7, 15; between nodes", said)

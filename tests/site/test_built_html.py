@@ -56,6 +56,23 @@ def test_every_address_is_relative_or_has_an_allowed_scheme(site, request):
     assert found <= {"", "https", "mailto"}
 
 
+def test_a_page_draws_a_figure_once(built_site):
+    """Recall asks one question at a time, each beside what it is about."""
+    drawn_again = [
+        path.name
+        for path in pages(built_site)
+        if path.name != "recall.html"
+        and any(num > 1 for num in Counter(_drawings(path.read_text())).values())
+    ]
+    assert drawn_again == []
+
+
+def _drawings(page: str) -> list[str]:
+    """The shapes of each narrow drawing, without its titles and what they say."""
+    found = re.findall(r'<svg class="pb-drawing pb-narrow[^>]*>(.*?)</svg>', page, re.DOTALL)
+    return [re.sub(r"<(title|desc) id.*?</\1>|data-say=\"[^\"]*\"", "", one) for one in found]
+
+
 def test_every_page_is_reached_by_links_from_home(built_site, readings):
     home = (built_site / "index.html").resolve()
     reached, waiting = set(), [home]

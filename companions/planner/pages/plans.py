@@ -6,6 +6,7 @@ the command answers, by closed forms.
 """
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from markupsafe import Markup
 
@@ -15,6 +16,8 @@ from proofbook.companions.planner.layouts_named import planned as planned_in
 from proofbook.companions.planner.pages import fits, published
 from proofbook.companions.planner.words import OrderPart, PlanFile
 from proofbook.generator.content.book import Book
+from proofbook.generator.content.exhibit import Figure, Mesh, MeshAxis
+from proofbook.generator.kinds.figures import figures
 from proofbook.generator.kinds.lessons.words import WhyFile
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold, Made
@@ -242,6 +245,7 @@ def planned(draft: Draft) -> Parts:
     names, *columns = zip(*_named(grid, folio), strict=True)
     yield draft.heading(2, "What each layout needs")
     yield Block([draft.prose(own.compared)])
+    yield from (figures.figure(figures.draw(mesh, folio)) for mesh in _mesh(grid, folio))
     yield Table(["Layout, and its run", "#Needs"], [*zip(*columns, strict=True)], anchors=[*names])
     if int(grid.architecture["num_experts"]) > 1:
         yield from draft.passage("Experts", own.experts)
@@ -252,6 +256,31 @@ def planned(draft: Draft) -> Parts:
     if claims := draft.gathered.claim_groups.get(name):
         yield draft.heading(2, "Claims about these plans")
         yield from proofs(claims, draft.gathered.claim_lessons, folio)
+
+
+def _mesh(grid: Grid, folio: Folio) -> Iterator[Figure]:
+    """The mesh of the layout with several axes that needs least, on two nodes at the most."""
+    own, experiment = _written(folio), experiment_of(grid.preset)
+    several = [
+        (row.state.devices, -numeric(_largest(f"{experiment}.{name}", "needed_bytes", folio)), name)
+        for name, row in named_rows(grid).items()
+        if len(_axes(row, own)) > 1 and row.state.devices <= 2 * own.per_node
+    ]
+    for devices, _, name in sorted(several)[-1:]:
+        row, node = named_rows(grid)[name], min(devices, own.per_node)
+        shown = own.mesh.model_copy(update={"meshes": [Mesh(node=node, axes=_axes(row, own))]})
+        title, runs = _layout(row, grid, folio), [f"{experiment}.{name}"]
+        yield Figure(
+            id="mesh", kind="play", title=title, caption=own.mesh_says, runs=runs, play=shown
+        )
+
+
+def _axes(row: GridRow, own: PlanFile) -> list[MeshAxis]:
+    """The axes of a layout's mesh, with their sizes; none if one borrows ranks, as experts do."""
+    sizes = {call.axis: call.num_ranks for call in row.ranks[0].calls}
+    known = [axis for mesh in own.mesh.meshes for axis in mesh.axes if axis.name in sizes]
+    is_whole = len(known) == len(sizes) and prod(sizes.values()) == row.state.devices
+    return [axis.model_copy(update={"size": sizes[axis.name]}) for axis in known if is_whole]
 
 
 def _named(grid: Grid, folio: Folio) -> Iterator[tuple[str, Markup, Markup]]:

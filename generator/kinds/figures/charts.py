@@ -1,4 +1,4 @@
-"""Charts of runs: loss by epoch or step, and how a number grows beside its formula."""
+"""Charts of runs: loss by epoch or step, how a number grows beside its formula, and bars."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,9 +9,10 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from proofbook.generator.content.exhibit import Figure, GrowthChart
-from proofbook.generator.kinds.figures.axes import Scale, percent, plain
+from proofbook.generator.kinds.figures.axes import AxisMark, Scale, percent, plain
 from proofbook.generator.kinds.figures.drawing import WIDE
 from proofbook.generator.kinds.figures.drawings import plot
+from proofbook.generator.kinds.figures.drawings.stacks import BarPart, Stack, stacks
 from proofbook.generator.kinds.figures.picture import DrawnState, NumberRow, Picture, plain_line
 from proofbook.generator.kinds.figures.play.states import PlayState
 from proofbook.generator.printing.folio import Folio
@@ -109,23 +110,24 @@ def _rows_of_epochs(read: Read, fields: Sequence[str], folio: Folio) -> Iterator
 
 
 class GrowthRun(NamedTuple):
-    """One run of a series: its path, its place, what was measured, what the formula says."""
+    """A point of a series: its run, its place, what was measured, what the formula says."""
 
-    run: str
+    run: str  # empty if no run gave it
     x: Value
     measured: Value
     predicted: Value | None
 
 
-def _runs_by_series(chart: GrowthChart, evidence: Evidence) -> dict[str, list[GrowthRun]]:
-    """The measured runs of each series that has any, by its label, sorted by x."""
+def rows_by_series(chart: GrowthChart, evidence: Evidence) -> dict[str, list[GrowthRun]]:
+    """The measured runs of each series that has any, or its points, by its label, sorted by x."""
     by_label: dict[str, list[GrowthRun]] = {}
     for series in chart.series:
         formula = series.predicted or chart.predicted
-        for run in series.runs:
-            x, measured = evidence.value(chart.x, run), evidence.value(chart.measured, run)
+        places = [(run, chart.x or "", chart.measured or "") for run in series.runs]
+        for run, at, height in [*places, *(("", *point) for point in series.points)]:
+            x, measured = evidence.value(at, run), evidence.value(height, run)
             if x is not None and measured is not None:
-                predicted = evidence.value(formula, run) if formula else None
+                predicted = evidence.value(formula, run) if formula and run else None
                 row = GrowthRun(run, x, measured, predicted)
                 by_label.setdefault(series.label, []).append(row)
     return {label: sorted(rows, key=lambda row: numeric(row.x)) for label, rows in by_label.items()}
@@ -134,7 +136,7 @@ def _runs_by_series(chart: GrowthChart, evidence: Evidence) -> dict[str, list[Gr
 def growth(figure: Figure, folio: Folio) -> Picture:
     """`Picture`: SVG of a figure's measured values over x by series, with the formula; a table."""
     assert figure.growth is not None
-    written, by_label = figure.growth, _runs_by_series(figure.growth, folio.evidence)
+    written, by_label = figure.growth, rows_by_series(figure.growth, folio.evidence)
     rows = [row for runs in by_label.values() for row in runs]
     for row in rows:
         folio.run(row.run)
@@ -199,9 +201,52 @@ def _rows_of_growth(
 ) -> Iterator[NumberRow]:
     for label, runs in by_label.items():
         for row in runs:
-            name = Markup("{} · <code>{}</code>").format(folio.line(label), row.run)
+            name = folio.line(label)
+            name += Markup(" · <code>{}</code>").format(row.run) if row.run else ""
             values = (row.x, row.measured, row.predicted)[:num_values]
             yield [name, *map(folio.printed, values)]
+
+
+# --- bars
+
+PARTS = "parameters", "gradients", "optimizer"  # kinds of stacks, whose looks the parts have
+
+
+def bars(figure: Figure, folio: Folio) -> Picture:
+    """`Picture`: SVG of a bar for each row of a figure's values, a line over them, their table."""
+    assert figure.bars is not None
+    chart, title = figure.bars, plain_line(figure.title, folio)
+    names = [plain_line(name, folio) for name in chart.columns]
+    read = {row.title: [folio.value(cell) for cell in row.cells] for row in chart.rows}
+    known = {name: [value for value in row if value] for name, row in read.items() if all(row)}
+    mark = folio.value(chart.mark.cells[0]) if chart.mark else None
+    every = [value for row in known.values() for value in row]
+    if not every:
+        return Picture(["What", *names])
+    sums = [sum(map(numeric, row)) for row in known.values()]
+    largest = max(*sums, numeric(mark) if mark else 0)
+    unit, size = units.of_axis(every[0].unit, largest)
+    rows = []
+    for (name, row), total in zip(known.items(), sums, strict=True):
+        label, own = plain_line(name, folio), names if len(names) > 1 else [""]
+        parts = [
+            BarPart(
+                kind, part, numeric(value) / size, f"{label}: {part} {value}".replace("  ", " ")
+            )
+            for kind, part, value in zip(PARTS, own, row, strict=False)
+        ]
+        words = units.printed(total, every[0].unit, units.AS_RULED) if row[1:] else str(row[0])
+        rows.append(Stack(label.partition(": ")[0], label, parts, words))
+    axis = ", ".join(filter(None, ("" if names[1:] else names[0], unit)))
+    described = [f"{row.label}: {row.words}" for row in rows]
+    line = None
+    if chart.mark and mark:
+        line = AxisMark(numeric(mark) / size, f"{plain_line(chart.mark.title, folio)}: {mark}")
+        described.append(line.words)
+    draw = partial(stacks, rows, axis, largest / size * 1.05, budget=line)
+    svg = DrawnState(draw, "; ".join(described)).svg(figure.id, title, is_operated=folio.opens)
+    table = [[folio.line(name), *map(folio.show, row)] for name, row in known.items()]
+    return Picture(["What", *names], table, svg)
 
 
 # --- losses of the steps of a play

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from proofbook.generator.content.exhibit import Figure
-from proofbook.generator.kinds.figures.charts import epochs, growth
+from proofbook.generator.kinds.figures.charts import bars, epochs, growth
 from proofbook.generator.kinds.figures.picture import Picture, Play
 from proofbook.generator.kinds.figures.placement_figure import placement
 from proofbook.generator.kinds.figures.play import states as play_states
@@ -27,6 +27,7 @@ KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
     "epochs": epochs,
     "placement": placement,
     "growth": growth,
+    "bars": bars,
     "play": play,
 }
 
@@ -44,7 +45,7 @@ class FigureOnPage(NamedTuple):
 
 def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     """`FigureOnPage`: a figure drawn by its kind, caption, natures; `missing` runs, and why."""
-    named = _run_paths(figure)
+    named = _run_paths(figure, folio)
     folio = folio.for_runs(named)
     folio.figures.append(figure.id)
     again = folio.figures.count(figure.id)
@@ -62,13 +63,19 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     nature = natures.partition(", ")[0]
     is_alike = {run.nature for run in runs} == {nature}
     folio = folio.without_mark(nature if is_alike else "", REFERENCE not in natures)
-    title, caption = folio.line(figure.title), folio.line(figure.caption)
+    ends = [series.ends for series in figure.growth.series if series.ends] if figure.growth else []
+    title, caption = folio.line(figure.title), folio.line(" ".join([figure.caption, *ends]))
     picture = KINDS[figure.kind](figure, folio)
     return FigureOnPage(figure.id, title, caption, natures, picture, missing)
 
 
-def exhibit(figure: Figure, question: str, folio: Folio) -> FigureOnPage:
-    """`FigureOnPage` of a question, which nobody operates: of a play the first state alone."""
+def exhibit(figure: Figure, question: str, folio: Folio) -> FigureOnPage | None:
+    """`FigureOnPage` of a question, which nobody operates: of a play the first state alone.
+
+    None where the page has drawn the figure above.
+    """
+    if figure.id in folio.figures:
+        return None
     alone = play_states.first_alone(figure, folio).model_copy(update={"id": f"of-{question}"})
     return draw(alone, folio.in_link)._replace(caption=Markup())  # which might answer it
 
@@ -81,18 +88,20 @@ def _natures(figure: Figure, runs: Sequence[Run], folio: Folio) -> str:
     if crowded:  # whose labels do not say it
         named = " and ".join(SPELLED.get(num, str(num)) for num in sorted(crowded))
         natures.append(CROWDED if all(map(is_crowded, runs)) else f"{CROWDED} ({named} ranks)")
-    machines = map(folio.book.machine_of, filter(folio.book.run, _run_paths(figure)))
+    machines = map(folio.book.machine_of, filter(folio.book.run, _run_paths(figure, folio)))
     if folio.marks_reference and folio.book.reference.name in machines:
         natures.append(REFERENCE)
     return ", ".join(natures)
 
 
-def _run_paths(figure: Figure) -> list[str]:
+def _run_paths(figure: Figure, folio: Folio) -> list[str]:
     """Paths of all runs that a figure names, each once."""
     of_growth = (
         [run for series in figure.growth.series for run in series.runs] if figure.growth else []
     )
-    return list(dict.fromkeys([*figure.runs, *of_growth]))
+    cells = [cell for row in figure.bars.rows for cell in row.cells] if figure.bars else []
+    of_bars = [run for cell in cells for run in folio.evidence.evaluate(cell).runs]
+    return list(dict.fromkeys([*figure.runs, *of_growth, *of_bars]))
 
 
 @dataclass(frozen=True)

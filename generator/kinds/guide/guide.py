@@ -26,7 +26,11 @@ def symptoms(_: Book, document: Document[GuideFile]) -> list[str]:
 
 
 def mistakes(evidence: Evidence, document: Document[GuideFile]) -> Iterator[Mistake]:
-    """Claims behind an advice that do not hold."""
+    """Claims behind an advice that do not hold, and figures that no lesson has."""
+    known = [f"{topic.id}/{name}" for topic in evidence.book.topics for name in topic.figures]
+    for at, edge in document.model.edges:
+        if edge.figure and edge.figure not in known:
+            yield (*at, "figure"), f"no lesson figure {edge.figure!r}{nearest(edge.figure, known)}"
     for field in document.fields:
         is_known = field.mark == "claim" and field.text in evidence.book.claims
         if is_known and (problem := item_checks.why_unheld(evidence, field.text)):

@@ -6,6 +6,7 @@ from functools import partial
 from markupsafe import Markup, escape
 
 from proofbook.generator.content.book import Book
+from proofbook.generator.kinds.figures import figures
 from proofbook.generator.kinds.guide.words import Edge, GuideFile, Symptom, Technique
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements import element
@@ -125,6 +126,9 @@ def _question(edge: Edge, anchor: str, draft: Draft) -> element.Made:
     behind = dict.fromkeys(run for claim in edge.claims for run in folio.judged(claim).runs)
     runs = [run_link(run, folio) for run in behind]
     evidence = [*draft.backing(edge.claims)]
+    topics = {topic.id: topic.figures for topic in folio.book.topics}
+    topic, _, figure = (edge.figure or "").partition("/")
+    evidence += [figures.figure(figures.draw(topics[topic][figure], folio))] if figure else []
     below = [_questions(edge.edges, anchor, draft)] if edge.edges else []
     return element.Made(
         "RunQuestion", edge=edge, anchor=anchor, asks=asks,

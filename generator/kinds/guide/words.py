@@ -34,6 +34,8 @@ class Edge(words.Written):
     """further questions."""
     continue_at: words.SymptomId | None = None
     """another symptom, or a question of it, which goes on from here."""
+    figure: str | None = None
+    """the figure that shows where it leads, as `topic/mode#id`."""
 
 
 class Symptom(words.Written):

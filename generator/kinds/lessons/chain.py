@@ -51,7 +51,7 @@ class DeepPage:
 def chain(deep: DeepFile) -> Iterator[DeepPage]:
     """Yield each `DeepPage` after the overview: steps, hood, by hand, practice, myths, pitfalls."""
     for number, step in enumerate(deep.build_up, 1):
-        anchor, figures = _slug(f"{number} {step.title}"), [step.figure]
+        anchor, figures = _slug(f"{number} {step.title}"), [step.figure, step.shows]
         yield DeepPage(step.title, step.concept, "step", anchor, (), [step], figures, step=step)
     rest: dict[str, list[Section | None]] = {
         "Expert zone": [*deep.expert_zone],
@@ -72,7 +72,8 @@ def chain(deep: DeepFile) -> Iterator[DeepPage]:
         yield _sections("By hand", openings.by_hand, {"": by_hand})
     yield _sections("In practice", openings.in_practice, in_practice)
     beliefs = [(_slug(myth.belief), f"“{myth.belief}”", 2) for myth in deep.myths]
-    yield DeepPage("Myths", openings.myths, "myths", "myths", beliefs, deep.myths)
+    drawn = [myth.shows for myth in deep.myths]
+    yield DeepPage("Myths", openings.myths, "myths", "myths", beliefs, deep.myths, drawn)
     pitfalls, opening = deep.pitfalls, openings.pitfalls
     headings = [pitfall.title for pitfall in pitfalls]
     numbered = [f"{number} {heading}" for number, heading in enumerate(headings, 1)]

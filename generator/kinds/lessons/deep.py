@@ -84,6 +84,7 @@ def _step(step: BuildStep, draft: Draft) -> Parts:
     yield from parts.item(draft, step.commit, "before")
     what = "the result" + ", the insight" * bool(step.insight)
     result: list[Element | Markup] = [draft.heading(2, "Result"), draft.prose(step.result)]
+    result += parts.figure(draft, step.shows)
     if step.table:
         result += draft.table(step.table, draft.line(step.table.first_column or "What"))
     if step.insight:
@@ -103,10 +104,8 @@ def _myth(myth: Myth, draft: Draft) -> Parts:
         ("Why it matters", myth.why_it_matters),
     )
     rows = [Markup("<dt>{}</dt><dd>{}</dd>").format(name, draft.prose(text)) for name, text in told]
-    content, after = (
-        [Block(rows, "pb-parts", "dl"), *draft.verdicts(myth.claims)],
-        myth.commit or "",
-    )
+    drawn, after = parts.figure(draft, myth.shows), myth.commit or ""
+    content = [Block(rows, "pb-parts", "dl"), *drawn, *draft.verdicts(myth.claims)]
     yield Fold(Markup("The result, and why"), content, after=after, is_found=not after)
 
 

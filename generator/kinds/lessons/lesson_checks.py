@@ -7,10 +7,11 @@ says how far off it was.
 
 from collections.abc import Collection, Iterator
 from itertools import chain
+from math import inf
 
 from proofbook.generator.content.documents import Document
 from proofbook.generator.content.errors import nearest
-from proofbook.generator.content.exhibit import Figure
+from proofbook.generator.content.exhibit import Figure, GrowthChart
 from proofbook.generator.content.lesson import LessonFile
 from proofbook.generator.content.yaml_source import Mistake, Path
 from proofbook.generator.kinds.calculators.formulas import CheckOnRun, check_on_run, checked, parsed
@@ -19,12 +20,13 @@ from proofbook.generator.kinds.calculators.words import (
     CalculatorInput,
     CalculatorOutput,
 )
+from proofbook.generator.kinds.figures.charts import rows_by_series
 from proofbook.generator.kinds.figures.play import states as play_states
 from proofbook.generator.kinds.lessons import words
 from proofbook.generator.kinds.questions.item_checks import why_unheld
 from proofbook.generator.values import claim_formula, units
 from proofbook.generator.values.evaluation import Evidence
-from proofbook.generator.values.value import ExpressionError, Value
+from proofbook.generator.values.value import ExpressionError, Value, numeric
 
 WITHOUT_FIGURES = (
     words.TryFile,
@@ -46,8 +48,10 @@ def figure_mistakes(evidence: Evidence, document: Document[LessonFile]) -> Itera
         if plain := [name for name, run in runs if run and run.is_plain]:
             message = f"draws what ranks record, and {plain[0]} has none; a growth draws any number"
             yield ("figures", position, "kind"), message
-        for path, message in _faults_of_figure(evidence, figure):
-            yield ("figures", position, *path), message
+        faults = list(_faults_of_figure(evidence, figure))
+        if figure.growth and not (faults or evidence.reference):
+            faults = list(_unsaid_ends(figure.growth, evidence))
+        yield from ((("figures", position, *path), message) for path, message in faults)
 
 
 def _faults_of_figure(evidence: Evidence, figure: Figure) -> Iterator[Mistake]:
@@ -65,6 +69,17 @@ def _faults_of_figure(evidence: Evidence, figure: Figure) -> Iterator[Mistake]:
                 if not isinstance(value, Value) or isinstance(value.number, str):
                     problem = evaluation.error or f"{written} is no number"
                     yield ("growth", field), f"for {run}: {problem}"
+
+
+def _unsaid_ends(growth: GrowthChart, evidence: Evidence) -> Iterator[Mistake]:
+    """Series that end before another one without a word of why, or have such words in vain."""
+    rows = rows_by_series(growth, evidence)
+    last = {label: numeric(of_label[-1].x) for label, of_label in rows.items()}
+    for position, series in enumerate(growth.series):
+        is_early = last.get(series.label, inf) < max(last.values())
+        if is_early != bool(series.ends):
+            says = "ends before another: say why" if is_early else "ends with the last: delete this"
+            yield ("growth", "series", position, "ends"), f"{series.label!r} {says}"
 
 
 def trace_mistakes(evidence: Evidence, document: Document[words.TraceFile]) -> Iterator[Mistake]:

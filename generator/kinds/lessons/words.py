@@ -100,6 +100,8 @@ class BuildStep(Backed):
     """what this step adds, in a sentence or two; the question follows."""
     result: words.Prose
     """what runs showed of it."""
+    shows: words.FigureId | None = None
+    """its figure, after the result."""
     table: LessonTable | None = None
     """its values, after the result."""
     program: ExplainedProgram | None = None
@@ -114,6 +116,8 @@ class Myth(words.Written):
     commit: words.ItemId | None = None
     belief: words.Line
     showed: words.Prose
+    shows: words.FigureId | None = None
+    """a figure of what a run showed."""
     mechanism: words.Prose
     why_it_matters: words.Prose
     claims: list[words.ClaimId] = []

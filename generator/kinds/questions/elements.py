@@ -189,11 +189,12 @@ def in_short(quiz_item: Item, folio: Folio) -> str:
 def _exhibit(quiz_item: Item, folio: Folio) -> Exhibit | None:
     """What stands below the stem: a figure with its drawing, or code, or what a run printed."""
     exhibit, figure = quiz_item.exhibit, folio.book.exhibited.get(quiz_item.id)
-    if exhibit is None:
+    drawn = figures.exhibit(figure, quiz_item.id, folio) if figure else None
+    if exhibit is None or (figure and not drawn):  # the page has drawn it above
         return None
     program, log = exhibit.program, exhibit.log
     return Exhibit(
-        figure=figures.exhibit(figure, quiz_item.id, folio) if figure else None,
+        figure=drawn,
         program=programs.listing(program, folio, is_asked=True) if program else None,
         printed=programs.printed(log, folio) if log else None,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyped]
 from markupsafe import Markup, escape
 
-from proofbook.generator.content.quiz import ValueTable
+from proofbook.generator.content.exhibit import ValueTable
 from proofbook.generator.pages.elements.element import Element
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.markdown import plain

@@ -82,7 +82,7 @@ book.Player = class {
       const { y, height } = filled.viewBox.baseVal;
       filled.setAttribute("width", played);
       filled.setAttribute("viewBox", `${start} ${y} ${played} ${height}`);
-      line.classList.toggle("pb-past", this.at === 1);
+      line.classList.toggle("pb-past", this.at === 0 || this.at === 1); // at the start it would cross labels
     });
     this.range.value = this.at * 1000;
     const said = this.moments[this.told][1];

@@ -33,7 +33,9 @@ class MeshPanel(NamedTuple):
 
 def meshes(panels: Sequence[MeshPanel], layout: PageWidth) -> Drawing:
     """`Drawing` of meshes of the same ranks, one below another."""
-    drawing, y, looks = Drawing(layout.width), 0.0, cycle(LOOKS)
+    drawing, y = Drawing(layout.width), 0.0
+    names = dict.fromkeys(strip.name for panel in panels for strip in panel.strips)
+    looks = dict(zip(names, cycle(LOOKS), strict=False))  # an axis has one in all panels
     for panel in panels:
         drawing.word(0, y + LINE / 2, panel.title, "strong")
         y += LINE * bool(panel.title)
@@ -46,7 +48,8 @@ def meshes(panels: Sequence[MeshPanel], layout: PageWidth) -> Drawing:
             drawing.word(start + wide / 2, y + LINE / 2, name, "soft", "middle")
         y += LINE
         for strip in panel.strips:
-            y = _strip(drawing, strip, y, [(start, wide) for start in frames], places, next(looks))
+            ends = [(start, wide) for start in frames]
+            y = _strip(drawing, strip, y, ends, places, looks[strip.name])
     drawing.height = y - GAP + 1
     return drawing
 

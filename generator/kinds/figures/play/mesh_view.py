@@ -46,7 +46,7 @@ def _panel(written: Mesh, of: LabelledRun, cells: Cells, folio: Folio) -> MeshPa
         for axis in reversed(written.axes)
         if sizes[axes.index(axis)] > 1
     ]
-    return MeshPanel(plain_line(written.title or "", folio), of.run.world_size, node, strips)
+    return MeshPanel(plain_line(written.title or "", folio), prod(sizes), node, strips)
 
 
 def _strip(
