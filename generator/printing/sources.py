@@ -171,7 +171,7 @@ class Sources:
         if key not in runs:
             recorded = origin.recorded_at and moment(origin.recorded_at)
             shared = (origin.machine, origin.experiment, recorded, origin.software)
-            numbers = (self._words.setdefault(one or "", len(self._words)) for one in shared)
+            numbers = (self._words.setdefault(word or "", len(self._words)) for word in shared)
             runs[key] = _short([*numbers, origin.run, self._machine_suffix(origin)])
         return [*runs].index(key)
 

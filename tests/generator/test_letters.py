@@ -1,4 +1,4 @@
-"""Letters of formulas: which the check takes as defined, and where pages say what they stand for."""
+"""Letters of formulas: which the check takes as defined, and where pages say their meaning."""
 
 import re
 
@@ -14,7 +14,7 @@ LEARN, TOPIC, DEEP, QUIZ = (
     "topics/averaging/quiz.yml",
 )
 IDEA = "idea: After each backward pass, every rank takes the mean of all gradients."
-PLACE = re.compile(r"topics/averaging/learn.yml:(\d+):(\d+): letter (\\S+) has no meaning")
+PLACE = re.compile(r"topics/averaging/learn.yml:(\d+):(\d+): letter (\S+) has no meaning")
 
 
 def _told(copy, text):

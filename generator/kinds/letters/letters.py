@@ -45,7 +45,8 @@ def _defined(text: str) -> set[str]:
 def mistakes(evidence: Evidence, document: Document[Written]) -> Iterator[ContentError]:
     """Letters in formulas that neither the topic of a file nor their page defines."""
     topics, file = evidence.book.topics, document.source.file
-    known = {name for one in topics if f"/topics/{one.id}/" in file for name in one.file.letters}
+    own = (topic for topic in topics if f"/topics/{topic.id}/" in file)
+    known = {name for topic in own for name in topic.file.letters}
     defined, texts = defaultdict(lambda: {*known}), [
         (field.path[: 2 * (field.path[0] in PAGES)], field)
         for field in document.fields if field.mark in TEXTS and "$" in field.text
