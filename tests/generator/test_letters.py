@@ -75,6 +75,11 @@ def test_a_page_says_below_it_what_its_own_letters_stand_for(copy):
     assert "bytes of a model" in below
     assert "parts" not in below
     assert "pb-letters" not in pages["topics/averaging/learn.md"]
-    assert (
-        "parts" in re.findall('<p class="pb-aside pb-letters".*?</p>', pages["cheat-sheet.md"])[0]
-    )
+
+
+def test_the_cheat_sheet_says_what_the_letters_of_its_laws_stand_for(copy):
+    copy.edit(TOPIC, "key_laws:", "letters: {b: bytes of a model, z: parts}\nkey_laws:")
+    copy.edit("claims/tiny_memory.yml", "    says:", '    formula: "`2 b`"\n    says:')
+    sheet = render(copy.load())["cheat-sheet.md"]
+    assert "bytes of a model" in sheet
+    assert "parts" not in sheet

@@ -6,7 +6,7 @@ of an equation. A sum binds its index, and a letter that touches a bracket is a 
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from proofbook.generator.content import formulas, prose
 from proofbook.generator.content.documents import TEXTS, Document
@@ -62,13 +62,11 @@ def mistakes(evidence: Evidence, document: Document[Written]) -> Iterator[Conten
                     yield document.error_in(field, at + place, says)
 
 
-def of_topic(topic: TopicFile, folio: Folio, texts: Iterable[str] | None = None) -> Iterator[Made]:
-    """What a topic's letters stand for; of these only those in formulas, or code, of `texts`."""
-    used = {*topic.letters}
-    if texts is not None:
-        codes = " ".join(code for text in texts for code in _CODE.findall(text))
-        formulas_in = (latex for text in texts for _, latex in prose.formulas_of(text))
-        used = {*_IN_CODE.findall(codes)}.union(*map(_names, formulas_in))
+def of_topic(topic: TopicFile, folio: Folio, texts: Collection[str]) -> Iterator[Made]:
+    """What those letters of a topic stand for that formulas, or code, of some texts have."""
+    codes = " ".join(code for text in texts for code in _CODE.findall(text))
+    latex = (latex for text in texts for _, latex in prose.formulas_of(text))
+    used = {*_IN_CODE.findall(codes)}.union(*map(_names, latex))
     rows = [
         (folio.line(f"${formulas.as_latex(name) if name[1:] else name}$"), folio.line(says))
         for name, says in topic.letters.items() if name in used

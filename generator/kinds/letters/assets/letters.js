@@ -16,7 +16,7 @@ all(document, ".md-content math").forEach((math) => {
   const show = () => {
     box.replaceChildren(...names.map((name) => made("p", "", meanings.get(name).cloneNode(true))));
     box.showPopover();
-    book.put(box, math);
+    book.put(box, math.querySelector("mi, mtext"));
   };
   Object.assign(math, { onpointerenter: show, onfocus: show, onpointerleave: hide, onblur: hide });
   math.setAttribute("aria-describedby", box.id);
