@@ -217,7 +217,7 @@ def formulas_of(text: str) -> tuple[tuple[int, str], ...]:
     """The formulas of a text: where the LaTeX of each begins, and it."""
     matches = _FORMULA.finditer(_kept(text)[0] if "$" in text else "")
     return tuple(
-        (match.start(match.lastgroup), _latex(match)) for match in matches if _latex(match)
+        (match.start(match.lastgroup or 0), _latex(match)) for match in matches if _latex(match)
     )
 
 

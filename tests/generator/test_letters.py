@@ -79,7 +79,7 @@ def test_a_page_says_below_it_what_its_own_letters_stand_for(copy):
 
 def test_the_cheat_sheet_says_what_the_letters_of_its_laws_stand_for(copy):
     copy.edit(TOPIC, "key_laws:", "letters: {b: bytes of a model, z: parts}\nkey_laws:")
-    copy.edit("claims/tiny_memory.yml", "    says:", '    formula: "`2 b`"\n    says:')
-    sheet = render(copy.load())["cheat-sheet.md"]
-    assert "bytes of a model" in sheet
-    assert "parts" not in sheet
+    copy.edit("claims/tiny_memory.yml", "`2 · model bytes`", "`2 · b`")
+    (told,) = re.findall('pb-letters".*?</p>', render(copy.load())["cheat-sheet.md"])
+    assert "bytes of a model" in told
+    assert "parts" not in told

@@ -9,10 +9,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 
 from proofbook.generator.content import formulas, prose
-from proofbook.generator.content.documents import TEXTS, Document
+from proofbook.generator.content.documents import TEXTS, Document, TextField
 from proofbook.generator.content.errors import ContentError
 from proofbook.generator.content.topic import TopicFile
 from proofbook.generator.content.words import Written
+from proofbook.generator.content.yaml_source import Path
 from proofbook.generator.pages.elements.element import Made
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
@@ -45,21 +46,23 @@ def _defined(text: str) -> set[str]:
 def mistakes(evidence: Evidence, document: Document[Written]) -> Iterator[ContentError]:
     """Letters in formulas that neither the topic of a file nor their page defines."""
     topics, file = evidence.book.topics, document.source.file
-    own = (topic for topic in topics if f"/topics/{topic.id}/" in file)
-    known = {name for topic in own for name in topic.file.letters}
-    defined, texts = defaultdict(lambda: {*known}), [
-        (field.path[: 2 * (field.path[0] in PAGES)], field)
-        for field in document.fields if field.mark in TEXTS and "$" in field.text
-    ]  # fmt: skip
-    for page, field in texts:
-        defined[page] |= _defined(field.text)
-    for page, field in texts:
+    own = [topic.file.letters for topic in topics if f"/topics/{topic.id}/" in file]
+    texts = [field for field in document.fields if field.mark in TEXTS and "$" in field.text]
+    defined: dict[Path, set[str]] = defaultdict(lambda: set().union(*own))
+    for field in texts:
+        defined[_page(field)] |= _defined(field.text)
+    for field in texts:
         for at, latex in prose.formulas_of(field.text):
             for name, place in _names(latex).items():
-                if name not in defined[page] and (name[0] == "\\" or not name[1:]):
+                if name not in defined[_page(field)] and (name[0] == "\\" or not name[1:]):
                     says = f"letter {name} has no meaning; give it one under letters: of topic.yml,"
                     says += f" or write *${name}$* where its page defines it"
                     yield document.error_in(field, at + place, says)
+
+
+def _page(field: TextField) -> Path:
+    """The part of a file that is a page, or a question, of its own."""
+    return field.path[: 2 * (field.path[0] in PAGES)]
 
 
 def of_topic(topic: TopicFile, folio: Folio, texts: Collection[str]) -> Iterator[Made]:
