@@ -45,7 +45,15 @@ def popovers_of(html: str, page: str = "") -> list[Popover]:
     """Every value of one page, by its number."""
     block = BLOCK.search(html)
     data = json.loads(block[1]) if block else {"values": []}
+    data["runs"] = runs_of(data)
     return [_read(page, row, data) for row in data["values"]]
+
+
+def runs_of(data: dict[str, Any]) -> list[list[Any]]:
+    """The runs of a block: machine, experiment, run, when, software."""
+    rows = ([*row, 0, 0] for row in data.get("runs", ()))
+    named = (([data["words"][at] for at in row[:4]], row[4]) for row in rows)
+    return [[machine, of, run, when, software] for (machine, of, when, software), run in named]
 
 
 def _path(row: list[Any], data: dict[str, Any]) -> str:

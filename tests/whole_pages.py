@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.popovers import BLOCK, KINDS, WITHOUT_RUN
+from tests.popovers import BLOCK, KINDS, WITHOUT_RUN, runs_of
 
 # What the generator prints where a run, a value, a verdict, a key or an output is missing.
 HOLES = (
@@ -55,7 +55,7 @@ def read_off(number: int, data: dict) -> Iterator[ReadOff]:
         for one in of:
             yield from read_off(one, data)
     elif KINDS[kind] not in WITHOUT_RUN:
-        machine, experiment, *_ = [*data["runs"][of], None]
+        machine, experiment, *_ = runs_of(data)[of]
         yield ReadOff(KINDS[kind], machine, experiment)
 
 

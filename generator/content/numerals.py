@@ -69,7 +69,8 @@ _SIDE = re.compile(rf"{QUANTITY.pattern}|[+−-]?(?![01]$){_NUMBER}", re.IGNOREC
 _RELATION = re.compile(r"[<>!:~]?=+|[<>≤≥≈≠~→←∈]|:\s|\b(?:is|was|of|to|by|at|took|takes)\b")
 _COMMANDS = ("python ", "torchrun ", "--")
 _WITHIN = re.compile(
-    rf"(?<![\w.])(?:\d+\.\d+|^\d+/\d+$|{_NUMBER}\s*{_LONG_UNIT})(?![\w.])", re.IGNORECASE
+    rf"(?<![\w.])(?:\d+\.\d+|^\d+/\d+$|^(?:\d,?){{5,}}$|{_NUMBER}\s*{_LONG_UNIT})(?![\w.])",
+    re.IGNORECASE,
 )
 # Several words, one of them long enough to be one of a language.
 _WORDS = re.compile(r"(?=.*[a-z]{4})[\w%.,;:’'-]+(?: [\w%.,;:’'-]+)+")

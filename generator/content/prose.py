@@ -212,6 +212,15 @@ def _latex(match: re.Match[str]) -> str:
     return match["block"] or match["inline"] or ""
 
 
+@lru_cache(maxsize=65536)
+def formulas_of(text: str) -> tuple[tuple[int, str], ...]:
+    """The formulas of a text: where the LaTeX of each begins, and it."""
+    matches = _FORMULA.finditer(_kept(text)[0] if "$" in text else "")
+    return tuple(
+        (match.start(match.lastgroup or 0), _latex(match)) for match in matches if _latex(match)
+    )
+
+
 def sentences(text: str) -> Iterator[tuple[int, str]]:
     """Where each sentence of a text begins, and it without code and values; a table is one."""
     kept = _kept(text)[1].translate(_WITHOUT_SLOTS)

@@ -20,8 +20,8 @@ class TopicFile(words.Written):
     key_laws: list[words.ClaimId] = []
     """the claims that the topic's summary on one page shows, where it has one. Its other parts are
     Learn's figure and takeaway, and the takeaways of Why, Deep and Cost."""
-    symbols: words.Prose | None = None
-    """what the letters in the summary's formulas stand for."""
+    letters: dict[words.ValueName, words.Line] = {}
+    """what each letter, or word, in the topic's formulas stands for: `n: number of ranks`."""
 
 
 class Survivor(words.Written):

@@ -52,6 +52,9 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
     is_lesson = sheet.kind == sheet.mode  # or, with a mode, a page of its chain
     opening = [draft.lede(draft.lesson(LessonFile).introduction)] if is_lesson else []
     content = [*opening, *compose(draft)]
+    if sheet.topic:
+        for letters in filling("letters"):
+            content += letters(sheet.topic.file, folio, frozenset(folio.texts))
     taken = set[str]()
     for part in walk(content):
         if isinstance(part, Table):

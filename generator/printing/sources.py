@@ -47,6 +47,7 @@ class Sources:
         self.here: dict[int, Value] = {}  # by number, the same on the machine at hand
         self.values: list[Value] = []
         self.texts: set[str] = set()  # that authors wrote and the block has
+        self._words = {"": 0}  # which runs share, each with its number in the block
 
     def number(self, value: Value, here: Value | None = None) -> int:
         """The number of a value on this page, and of the same `here`; equal values share one."""
@@ -98,6 +99,7 @@ class Sources:
             "natures": {mark: f"{mark}: {self._natures[mark]}" for mark in marks},
             "root": self._root,
             "command": self.command,
+            "words": [*self._words],
             "runs": list(runs.values()),
             "values": rows,
         }
@@ -167,8 +169,10 @@ class Sources:
         """The number of a run on this page."""
         key = (origin.machine, origin.experiment, origin.run)
         if key not in runs:
-            runs[key] = _short([*key, origin.recorded_at and moment(origin.recorded_at),
-                                origin.software, self._machine_suffix(origin)])  # fmt: skip
+            recorded = origin.recorded_at and moment(origin.recorded_at)
+            shared = (origin.machine, origin.experiment, recorded, origin.software)
+            numbers = (self._words.setdefault(word or "", len(self._words)) for word in shared)
+            runs[key] = _short([*numbers, origin.run, self._machine_suffix(origin)])
         return [*runs].index(key)
 
 

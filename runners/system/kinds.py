@@ -141,6 +141,7 @@ def filling(slot: str) -> Iterator[Any]:
     | `way` | Sheet, Folio | the pages of its topic, and its place among them |
     | `groups` | | the order of a topic's pages, by title |
     | `steps.NAME` | Topic, Folio, minutes by path | steps of the way at `NAME` of the groups |
+    | `letters` | TopicFile, Folio, texts | what its letters, or those of the texts, stand for |
     | `links` | Folio, number of other links | the `Links` of a page to the glossary |
     | `index` | Book, entries of Material | path and text of each file of an index, or a mistake |
     | `beside a page` | `SitePage` | path and text of a file beside it |

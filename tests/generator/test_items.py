@@ -291,7 +291,7 @@ def test_of_many_draws_five_hundred_different_ones_are_tried_by_the_id():
 
 CHALLENGE = "topics/asking/challenge.md"
 MIB = 2**20
-MARK = re.compile(r"^!?[a-z0-9-]+(:[0-9a-f]{12}){1,2}$")  # as proofbook.js reads them
+MARK = re.compile(r"^!?[a-z0-9-]+(:[0-9a-f]{4}){1,2}$")  # as proofbook.js reads them
 
 
 @pytest.mark.parametrize(
@@ -375,6 +375,6 @@ def test_a_link_carries_the_items_of_the_page_it_leads_to_with_the_digests_they_
                 one for one in marked.split() if one.strip("!").split(":")[0] in again
             }
             current = {":".join(one.strip("!").split(":")[:2]) for one in marked.split()}
-            assert current == {f"{name}:{digest}" for name, digest in forms}
+            assert current == {f"{name}:{digest[:4]}" for name, digest in forms}
             seen += len(forms)
     assert seen

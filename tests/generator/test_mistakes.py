@@ -317,9 +317,9 @@ GUIDES = [
     (GUIDE, "A sum in each step.", "A sum.\n    planned: ¦tiny_memory.hole", "has no run 'hole'"),
 ]  # fmt: skip
 MARKUP = [
-    (WORKED, "model of $b$", "model of $¦\\foo$", 'no LaTeX: Unknown command "\\foo"'),
-    (WORKED, "model of $b$", "model of $b = ¦42 \\,\\mathrm{ms}$", "quantity '42"),
-    (WORKED, "model of $b$", "model of ¦$ b$", "a formula ends where its last $ touches it"),
+    (WORKED, "model of *$b$*", "model of $¦\\foo$", 'no LaTeX: Unknown command "\\foo"'),
+    (WORKED, "model of *$b$*", "model of $b = ¦42 \\,\\mathrm{ms}$", "quantity '42"),
+    (WORKED, "model of *$b$*", "model of ¦$ b$", "a formula ends where its last $ touches it"),
     (WORKED, "|--------|---", "¦|---", "no table: give each column dashes"),
     (WORKED, "text: |", "text: >-", "no table", "|--------|"),
     (WORKED, "one rank[^rank]", "one rank¦[^rnak]", "no line begins with [^rnak]:"),

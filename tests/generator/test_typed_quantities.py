@@ -99,6 +99,9 @@ PLACES = {
     "fact of a play": (EXPERIMENT, "label: Highest peak", "label: Per cent", "unit 'Per cent'"),
     "question": (DRAWN, "of a step?\n    answer", "in ms?\n    answer", "unit 'ms'"),
     "label of a unit": (*_idea(COUNT.replace(" }}", "|unit('dozens') }}")), "names 'dozens'"),
+    "count as code": (*_idea("It has `147456` tokens."), "quantity '`147456`'"),
+    "count as code, in groups": (*_idea("It has `79,160` tokens."), "quantity '`79,160`'"),
+    "count of a program": (*_idea("It prints `1024` rows."), ""),
     # Comments and docstrings: the program's own numbers, but no measure and no ratio.
     "comment, time": (*_comment("# It took 37 ms."), "mean.py:5: a comment states '37 ms'"),
     "comment, ratio": (*_comment("# 4 times quicker than one"), "states '4 times quicker'"),

@@ -40,11 +40,8 @@ CLOSED = frozenset(
         *("pb-backing", "pb-claim", "pb-runs", "pb-number"),
     ]
 )
-FIRST, AMONG_THREE, AMONG_TWO = (
-    0.75,
-    0.9,
-    0.95,
-)  # of what is typed, the share that finds what was looked for
+# Of what is typed, the share that finds what was looked for.
+FIRST, AMONG_THREE, AMONG_TWO = 0.85, 0.95, 0.95
 MUON = "topics/sharding/deep-in-practice.html#optimizers-that-need-whole-matrices"
 LONG = 30  # letters of a sentence that says something
 FORGET = """() => {
@@ -138,11 +135,17 @@ def test_what_learners_type_opens_what_they_look_for(searching, searches):
             for typed in ("Muon", "Muon optimizer shards", "Muon sharded update differs")
         ),
         ("CheckpointError", "topics/meshes-and-experts/deep-a-router-and-its-experts.html"),
+        ("RendezvousClosedError", "first-run.html#row-rendezvousclosederror"),
         ("LMS", "teach.html"),
     ],
 )
 def test_a_rare_word_wins_over_common_ones(searching, typed, place):
     assert searching.first(typed)[0] == place
+
+
+def test_a_word_that_no_page_has_is_named_beside_what_is_near(searching):
+    searching.first("loss pmapped")
+    assert searching.page.locator(".md-search-result__terms del").all_text_contents() == ["pmapped"]
 
 
 def test_a_pasted_traceback_opens_the_section_of_its_message(searching):

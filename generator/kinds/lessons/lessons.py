@@ -214,7 +214,6 @@ def summary(draft: Draft) -> Parts:
     topic, folio = draft.topic, draft.folio
     lessons = {mode: written.model for mode, written in topic.lessons.items()}
     yield Block([draft.prose(topic.file.summary)], "pb-lede pb-summary")
-    yield from (Block([text]) for text in draft.texts(topic.file.symbols))
     first = lessons.get("learn")
     if isinstance(first, files.LearnFile):
         figure = parts.first_state(draft, topic.figures[f"learn#{first.figure}"])
@@ -242,10 +241,13 @@ def cheat_sheet(draft: Draft) -> Parts:
     for topic in folio.book.topics:
         if topic.file.key_laws:
             yield draft.heading(2, folio.in_link.line(topic.file.title))
-            yield from (Block([text]) for text in draft.texts(topic.file.symbols))
             laws = [
                 claims.verdict_row(name, folio, always_sides=False) for name in topic.file.key_laws
             ]
             rows = [[law.says, law.formula or "–", law.link] for law in laws]
             yield Table(["Law", "Formula", "Verdict"], rows, is_found=False, is_headed=False)
+            judged = (folio.judged(name).claim for name in topic.file.key_laws)
+            texts = [f"{claim.says} {claim.formula}" for claim in judged]
+            for letters in filling("letters"):
+                yield from letters(topic.file, folio, texts)
             yield Aside(link.format(topic.id), "pb-meta pb-opens")

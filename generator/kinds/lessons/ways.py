@@ -34,6 +34,7 @@ GROUPS = {
     "Practise": ("try", "challenge", "lab", "recall"),
     "Look up": ("why", "summary"),
 }
+DIGITS = 4  # of a digest in a link, where one change of a question in 65,536 goes unseen
 SUMMARY = "One sheet to print. Read the lessons first, because it gives away their results."
 
 
@@ -96,7 +97,7 @@ def all_items(topic: Topic) -> list[str]:
 
 
 def item_marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
-    """Items as a link carries them: `id:digest`, separated by spaces.
+    """Items as a link carries them: `id:digest`, the digest cut short, separated by spaces.
 
     An item that never comes back, a prediction that the topic's Recall page leaves out, begins
     with `!`.
@@ -111,7 +112,7 @@ def item_marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
 def _digests(quiz_item: Item, evidence: Evidence) -> tuple[str, ...]:
     """The digests of an item, on either machine that its section may come from."""
     known = filter(None, (evidence, evidence.reference))
-    digests = (digest_of(quiz_item, machine) for machine in known)
+    digests = (digest_of(quiz_item, machine)[:DIGITS] for machine in known)
     return evidence.cached("digests", quiz_item, lambda: tuple(dict.fromkeys(digests)))
 
 

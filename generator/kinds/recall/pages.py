@@ -17,8 +17,8 @@ from proofbook.generator.printing.folio import Folio
 
 VARIANTS = "assets/variants"
 RETURNS = (
-    "A question returns when, by your own answers, the probability that you still know it has "
-    "fallen to nine in ten. Wrong answers and guesses are due again at once."
+    "This is spaced repetition: a question returns when, by your own answers, the probability that "
+    "you still know it has fallen to nine in ten. Wrong answers and guesses are due again at once."
 )
 
 

@@ -34,7 +34,7 @@ Scores = dict[int, float]  # by the number of a section, the score that a word g
 RULES: dict[str, Any] = {
     "word": r"[A-Za-z0-9]+(?:(?:[-_'’]+|(?:\.(?=\d)))[A-Za-z0-9]+)*",
     "within": r"[-_.'’]+|(?<=[a-z]{2})(?=[A-Z])",  # all_reduce and DeviceMesh have two words each
-    "number": r"^\d+\.[\d.]*$|^\d{4,}$",  # what runs measured; nobody searches it
+    "number": r"^\d+\.[\d.]*$|^\d{4,}$|^(?:vs|how|does|works?)$",  # measured, or says nothing
     "endings": [  # `averaged` finds `average`, and `optimiser` finds `optimizer`
         [r"^(\w{2,}(?:ch|sh|ss|x))es$", "$1"],
         [r"^(\w{2,}[^\Ws])s$", "$1"],

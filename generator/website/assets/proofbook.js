@@ -33,10 +33,10 @@ const store = {
     const found = read(ITEM + id);
     return store.isSound(found) ? found : null;
   },
-  // The record of an item, if it answers the question of one of these digests.
+  // The record of an item, if it answers the question of one of these digests, which links cut short.
   of: (id, digests) => {
     const found = store.get(id);
-    return found && digests.includes(found.digest) ? found : null;
+    return digests.some((one) => String(found?.digest).startsWith(one)) ? found : null;
   },
   put: (id, record) => write(ITEM + id, record),
   ids: () => {
@@ -94,9 +94,10 @@ function mark() {
     const { page } = link.dataset;
     const counts = counted(link.dataset);
     const { isDone, isRecall, right, graded, n, m, due } = counts;
-    const place = link.querySelector(".pb-progress");
-    if (!place || link === rail) return;
-    const isTab = page && link.closest(".pb-lessons");
+    const at = link === rail ? link.querySelector("[aria-current=page]:not([data-items])") : link;
+    const place = at?.querySelector(".pb-progress");
+    if (!place) return;
+    const isTab = page && place.closest(".pb-lessons");
     place.textContent = "";
     if (isTab && !seen()[page]) return;
     const isBegun = !isDone && !isRecall && !link.closest(".pb-rail");

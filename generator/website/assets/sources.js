@@ -8,8 +8,8 @@ const ASSETS = document.currentScript.src;
 const box = made("div", "pb-source");
 let opener, wasOpen; // what the popover belongs to; whether it was open when the pointer went down on it
 
-// Below its number where the window allows.
-function put(at) {
+// Put a box below its number where the window allows.
+book.put = (box, at) => {
   const [place] = at.getClientRects();
   const gap = 5;
   const isBelow = place.bottom + gap + box.offsetHeight < innerHeight || place.top < box.offsetHeight;
@@ -17,7 +17,7 @@ function put(at) {
   const left = Math.max(gap, Math.min(place.left, innerWidth - box.offsetWidth - 4 * gap));
   box.style.setProperty("--pb-top", `${top + scrollY}px`);
   box.style.setProperty("--pb-left", `${left + scrollX}px`);
-}
+};
 
 function define(link) {
   const [term, definition] = book.terms[link.hash.replace("#term-", "")];
@@ -40,7 +40,7 @@ function show(at) {
   // Behind the block that it belongs to, so that the Tab key goes on from there.
   (at.closest("figure, table, dl, ul, ol, p, label, blockquote, details") || at).after(box);
   box.showPopover();
-  put(at);
+  book.put(box, at);
   opener = at;
   box.focus();
 }

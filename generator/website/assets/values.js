@@ -2,13 +2,14 @@
 
 const { made, source: words } = book;
 const data = JSON.parse(document.getElementById("pb-sources").textContent);
+data.runs = data.runs.map((run) => [...run.splice(0, 4).map((at) => data.words[at]), ...run]);
 const linked = (text, href) => Object.assign(made("a", "", text), { href });
 const isRun = Number.isInteger;
-const path = (of, field, by) => [...data.runs[of].slice(1, 3), field].filter(Boolean).join(by);
+const path = (of, field, by) => [data.runs[of][1], data.runs[of][4], field].filter(Boolean).join(by);
 
 const pathOf = (at) => path(data.values[at][3], data.values[at][2], ".");
 const placeOf = (of) => {
-  const [machine, experiment, name, , , suffix] = data.runs[of];
+  const [machine, experiment, , , name, suffix] = data.runs[of];
   return `${data.root}${machine ? `evidence/${experiment}` : experiment.replace("_", "/")}.html#${name}${suffix || ""}`;
 };
 
@@ -26,9 +27,9 @@ function rowsOf(value) {
   add(words.why, absent);
   marks?.split(" ").forEach((mark) => add(words.nature, data.natures[mark]));
   add(words.exactly, exact === 1 ? text : exact);
-  if (here) add(words.here, linked(`${here}, ${data.runs[run][0]}, ${data.runs[run][3]}`, placeOf(run)));
+  if (here) add(words.here, linked(`${here}, ${data.runs[run][0]}, ${data.runs[run][2]}`, placeOf(run)));
   if (isRun(of)) {
-    const [machine, experiment, name, recorded, software] = data.runs[of];
+    const [machine, experiment, recorded, software, name] = data.runs[of];
     add(words.from, made("code", "", path(of, formula, " · ")));
     add(words.on, experiment ? `${from(of)}, ${recorded}, ${software}` : machine);
     add(words.run, name && linked(name, placeOf(of)));
@@ -39,7 +40,7 @@ function rowsOf(value) {
     add(words.formula, made("code", "", formula.replace(/\{(\d+)\}/g, (slot, at) => pathOf(of[at]))));
     of?.forEach((at) => {
       const [shown, one, field, read] = data.values[at];
-      const name = !isRun(read) ? field : data.runs[read][2] ? linked(pathOf(at), placeOf(read)) : pathOf(at);
+      const name = !isRun(read) ? field : data.runs[read][4] ? linked(pathOf(at), placeOf(read)) : pathOf(at);
       add(words.from, made("span", "", made("code", "", name), ` = ${shown} (${words.kinds[one].split(/\W/)[0]})`));
       if (isRun(read)) machines.add(from(read));
     });
@@ -48,7 +49,7 @@ function rowsOf(value) {
   // What a run measured or simulated is measured again by its field; what is computed of such, by their runs.
   const again = new Set();
   (isRun(of) ? [value] : of?.map((at) => data.values[at]))?.forEach(([, how, field, read]) => {
-    if (how % 2 && data.runs[read]?.[2]) again.add(path(read, isRun(of) && field, "."));
+    if (how % 2 && data.runs[read]?.[4]) again.add(path(read, isRun(of) && field, "."));
   });
   if (again.size) {
     const quoted = [...again].map((one) => (one.includes("[") ? `'${one}'` : one)); // as a shell needs it

@@ -34,7 +34,7 @@ const stem = (word, { endings }) =>
 // A word without its ending, joined, and its parts where it has several.
 const read = (word, by) => {
   const parts = word.split(by.within).map((part) => stem(part, by));
-  return { whole: stem(word.replace(/[-_.'’]/g, ""), by), parts: parts.length > 1 ? parts : [], isName: !word.includes("-") };
+  return { word, whole: stem(word.replace(/[-_.'’]/g, ""), by), parts: parts.length > 1 ? parts : [], isName: !word.includes("-") };
 };
 
 // The numbers of the parts in which words from `first` to `last` stand.
@@ -96,7 +96,9 @@ proofbookSearch.find = async (text) => {
   const words = (text.replace(FRAME, " ").match(by.word) || []).filter((word) => !by.number.test(word));
   const typed = [...new Map(words.map((word) => read(word, by)).map((word) => [word.whole, word])).values()];
   const sought = [...new Set(typed.flatMap(({ whole, parts }) => [whole, ...parts]))];
-  const ranked = rank(typed, await lookUp(sought, by));
+  const index = await lookUp(sought, by);
+  const ranked = rank(typed, index);
+  const lacking = typed.filter((word) => !weigh(word, index).scores.size).map(({ word }) => [word, false]);
   const numbers = ranked.map(([section]) => within(by.sections, section)[0]);
   const parts = await Promise.all(numbers.map((number) => load(`sections-${number}`)));
 
@@ -119,7 +121,7 @@ proofbookSearch.find = async (text) => {
     const [address, title, says, kind, page, place] = parts[at][section - by.sections[numbers[at]]];
     const [path, anchor] = address.split("#");
     if (!pages.has(path)) pages.set(path, [{ location: path, title: below(place, page), text: "", score: 0, terms: {} }]);
-    const own = { score, terms: {}, text: cut(says) };
+    const own = { score, terms: at ? {} : Object.fromEntries(lacking), text: cut(says) };
     if (anchor) pages.get(path).push({ ...own, location: address, title: below(kind, title) });
     else Object.assign(pages.get(path)[0], own);
   }
