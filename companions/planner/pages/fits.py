@@ -1,10 +1,12 @@
-"""A calculator on the page of plans: does a model train on some devices, and in which memory?
+"""A calculator: does a model train on some devices, and in which memory?
 
-In: `calculator` of planner/plan.yml, presets, and the closed forms of the planner. Out: a form, the
-closed forms as a script that answers what it asks, and a table of presets for readers without one.
+In: `calculator` of planner/plan.yml, presets, and the closed forms of the planner. Out: a form on
+the page of plans, and as a sentence on the home page; the closed forms as a script that answers
+what it asks; and a table of presets for readers without one.
 """
 
 import json
+import re
 from collections.abc import Iterator
 
 from markupsafe import Markup
@@ -25,7 +27,8 @@ from proofbook.companions.planner.answers.question import (
     strategy_of,
 )
 from proofbook.companions.planner.pages.javascript import script_of
-from proofbook.companions.planner.words import MemoryChoices
+from proofbook.companions.planner.words import MemoryChoices, PlanFile
+from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Made
 from proofbook.generator.pages.elements.tables import Row, Table
 from proofbook.generator.pages.environment import label
@@ -41,7 +44,22 @@ _ROOTS = (closed_form.answer, needs, verdict, Question, Question.check, Strategy
 
 
 def calculator(written: MemoryChoices, folio: Folio) -> Made:
-    """The calculator, whose script is then among the assets of the page."""
+    """The calculator, and what presets need."""
+    heads = [f"#{example.label}" for example in written.examples]
+    table = Table(["Model", *heads], [*_rows(written, folio)], is_found=False)
+    return _form("MemoryCalculator", written, folio, table=table)
+
+
+def on_home(draft: Draft) -> Iterator[Made]:
+    """The calculator as a sentence, if it has one."""
+    plan, folio = draft.folio.book.file(PlanFile), draft.folio
+    if plan and plan.calculator and plan.calculator.sentence:
+        sentence = re.split(r"\{(\w+)\}", folio.line(plan.calculator.sentence))
+        yield _form("MemorySentence", plan.calculator, folio, words=[*map(Markup, sentence)])
+
+
+def _form(macro: str, written: MemoryChoices, folio: Folio, **more: object) -> Made:
+    """A form, whose script is then among the assets of the page."""
     models, training = model_presets(), TrainingSettings(sequence=written.sequence)
     given = {
         "models": {name: preset.architecture.model_dump() for name, preset in models.items()},
@@ -50,12 +68,10 @@ def calculator(written: MemoryChoices, folio: Folio) -> Made:
     }
     law = script_of("proofbook.law", _ROOTS) + f"proofbook.law.given = {json.dumps(given)};\n"
     folio.assets[SCRIPT] = law.encode()
-    heads = [f"#{example.label}" for example in written.examples]
-    table = Table(["Model", *heads], [*_rows(written, folio)], is_found=False)
+    by_memory = dict(sorted(gpus().items(), key=lambda named: named[1].memory_mib))
     return Made(
-        "MemoryCalculator", is_found=False, written=written, models=[*models.values()],
-        devices=gpus(), counts=COUNTS, sizes=_SIZES, training=training,
-        script=folio.root + SCRIPT, table=table,
+        macro, is_found=False, written=written, models=[*models.values()], devices=by_memory,
+        counts=COUNTS, sizes=_SIZES, training=training, script=folio.root + SCRIPT, **more,
     )  # fmt: skip
 
 

@@ -85,6 +85,7 @@ class ListedProgram(Element):
     path: str
     code: Markup
     num_lines: int
+    num_shown: int  # of its lines, before those that only check and print
     file: str  # the address of its download, if it has one
     output: RunOutput
 
@@ -112,11 +113,14 @@ def listing(written: Listing, folio: Folio, is_asked: bool = False) -> ListedPro
     """A listing: coloured code, and what its run printed; a question hides the file's name."""
     code = (anonymized if is_asked else listed)(folio.book.root, written.path, written.object)
     file = None if written.object else download_path(written.path)
+    lines = [line.strip() for line in code.splitlines()]
+    end = written.reports_from if isinstance(written, ExplainedProgram) else None
     return ListedProgram(
         title=folio.line(written.title),
         path=written.path,
         code=highlighted(code),
-        num_lines=code.count("\n"),
+        num_lines=len(lines),
+        num_shown=lines.index(end.strip()) if end else len(lines),
         file=folio.root + file if file else "",
         output=printed(written.run, folio),
     )
