@@ -76,7 +76,8 @@ function show() {
       terms = Object.fromEntries(Object.entries(peak).map(([name, bytes]) => [name.replace("_bytes", ""), bytes]));
       terms.outside = needs - reserved_bytes;
       told = said[fits].replace("{needs}", gib(needs)).replace("{memory}", gib(field("memory").value * GIB));
-      turned = (fits === "fits" ? said.fewest.replace("{n}", least({}, 1)) : turns()) + (field("device").selectedOptions[0].dataset.lacks || "");
+      const n = least({}, 1);
+      turned = (n < Infinity ? said.fewest.replace("{n}", n) : "") + (fits === "fits" ? "" : turns()) + (field("device").selectedOptions[0].dataset.lacks || "");
     } catch ({ message }) {
       told = message;
     }
