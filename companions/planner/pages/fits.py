@@ -8,6 +8,7 @@ what it asks; and a table of presets for readers without one.
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from markupsafe import Markup
 
@@ -47,7 +48,7 @@ def calculator(written: MemoryChoices, folio: Folio) -> Made:
     """The calculator, and what presets need."""
     heads = [f"#{example.label}" for example in written.examples]
     table = Table(["Model", *heads], [*_rows(written, folio)], is_found=False)
-    return _form("MemoryCalculator", written, folio, table=table)
+    return Made("MemoryCalculator", is_found=False, table=table, **_form(written, folio))
 
 
 def on_home(draft: Draft) -> Iterator[Made]:
@@ -55,11 +56,12 @@ def on_home(draft: Draft) -> Iterator[Made]:
     plan, folio = draft.folio.book.file(PlanFile), draft.folio
     if plan and plan.calculator and plan.calculator.sentence:
         sentence = re.split(r"\{(\w+)\}", folio.line(plan.calculator.sentence))
-        yield _form("MemorySentence", plan.calculator, folio, words=[*map(Markup, sentence)])
+        form, parts = _form(plan.calculator, folio), [*map(Markup, sentence)]
+        yield Made("MemorySentence", is_found=False, words=parts, **form)
 
 
-def _form(macro: str, written: MemoryChoices, folio: Folio, **more: object) -> Made:
-    """A form, whose script is then among the assets of the page."""
+def _form(written: MemoryChoices, folio: Folio) -> dict[str, Any]:
+    """What a form has, whose script is then among the assets of the page."""
     models, training = model_presets(), TrainingSettings(sequence=written.sequence)
     given = {
         "models": {name: preset.architecture.model_dump() for name, preset in models.items()},
@@ -69,10 +71,10 @@ def _form(macro: str, written: MemoryChoices, folio: Folio, **more: object) -> M
     law = script_of("proofbook.law", _ROOTS) + f"proofbook.law.given = {json.dumps(given)};\n"
     folio.assets[SCRIPT] = law.encode()
     by_memory = dict(sorted(gpus().items(), key=lambda named: named[1].memory_mib))
-    return Made(
-        macro, is_found=False, written=written, models=[*models.values()], devices=by_memory,
-        counts=COUNTS, sizes=_SIZES, training=training, script=folio.root + SCRIPT, **more,
-    )  # fmt: skip
+    return {
+        "written": written, "models": [*models.values()], "devices": by_memory, "counts": COUNTS,
+        "sizes": _SIZES, "training": training, "script": folio.root + SCRIPT,
+    }  # fmt: skip
 
 
 def _strategies(written: MemoryChoices) -> Iterator[tuple[str, dict[str, object]]]:

@@ -85,9 +85,9 @@ class ListedProgram(Element):
     path: str
     code: Markup
     num_lines: int
-    num_shown: int  # of its lines, before those that only check and print
     file: str  # the address of its download, if it has one
     output: RunOutput
+    num_folded: int = 0  # of its lines, the last, which only check and print
 
     def parts(self) -> Iterator[Element | Markup]:
         """Its title; code is no text."""
@@ -120,9 +120,9 @@ def listing(written: Listing, folio: Folio, is_asked: bool = False) -> ListedPro
         path=written.path,
         code=highlighted(code),
         num_lines=len(lines),
-        num_shown=lines.index(end.strip()) if end else len(lines),
         file=folio.root + file if file else "",
         output=printed(written.run, folio),
+        num_folded=len(lines) - lines.index(end.strip()) if end else 0,
     )
 
 
