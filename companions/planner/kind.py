@@ -29,8 +29,8 @@ KIND = Kind(
         "planned": PageKind(".pages.plans:planned", 0.05),
         "published": PageKind(".pages.published:published", 0.05),
     },
-    scripts={"python+fits": "MemoryCalculator MemorySentence"},
-    styles={"calculator": "MemoryCalculator MemorySentence"},
+    scripts={"fits": "MemoryCalculator MemorySentence"},
+    styles={"calculator": "MemoryCalculator", "sentence": "MemorySentence"},
     spoken={"fits": "fits"},
     shared={"content/planner/plan.yml": ["plan"]},
     mistakes={

@@ -119,7 +119,7 @@ def test_home_asks_in_a_sentence_and_answers_as_the_page_of_plans_does(fits, bui
         said.wait_for()
         turns = fits.locator("[data-turns]")
         fits.get_by_label("Devices").select_option("16")
-        fits.get_by_label("Device", exact=True).select_option("h100")
+        fits.locator("[name=device]").select_option("h100")
         answers.append((said.inner_text(), turns.inner_text()))
         memory = fits.locator("[name=device] option[data-mib]")
         mib = memory.evaluate_all("all => all.map(one => Number(one.dataset.mib))")
@@ -131,7 +131,7 @@ def test_home_asks_in_a_sentence_and_answers_as_the_page_of_plans_does(fits, bui
     assert 1 < few <= 16
     said = fits.locator("[data-fits] [role=status]:not(:empty)")
     for count, begins in ((few, "Fits"), (few // 2, ("May", "Does not"))):
-        fits.get_by_label("Device", exact=True).select_option("h100")
+        fits.locator("[name=device]").select_option("h100")
         fits.get_by_label("Devices").select_option(str(count))
         assert said.inner_text().startswith(begins)
     fits.get_by_role("link", name="All settings").click()

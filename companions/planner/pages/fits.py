@@ -8,6 +8,7 @@ what it asks; and a table of presets for readers without one.
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -36,8 +37,10 @@ from proofbook.generator.pages.environment import label
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values import units
 from proofbook.generator.values.value import computed
+from proofbook.generator.website.publish import asset
 
 SCRIPT = "assets/memory-law.js"
+PYTHON = Path(__file__).parents[1] / "assets" / "python.js"
 COUNTS = [2**power for power in range(11)]
 # Fields of a model that readers change.
 _SIZES = ("num_layers", "hidden_size", "num_heads", "num_kv_heads", "ffn_size", "vocabulary")
@@ -68,7 +71,8 @@ def _form(written: MemoryChoices, folio: Folio) -> dict[str, Any]:
         "strategies": dict(_strategies(written)),
         "training": training.model_dump(),
     }
-    law = script_of("proofbook.law", _ROOTS) + f"proofbook.law.given = {json.dumps(given)};\n"
+    law = asset(PYTHON).decode() + script_of("proofbook.law", _ROOTS)
+    law += f"proofbook.law.given = {json.dumps(given)};\n"
     folio.assets[SCRIPT] = law.encode()
     by_memory = dict(sorted(gpus().items(), key=lambda named: named[1].memory_mib))
     return {
