@@ -149,7 +149,7 @@ const unprinted = () =>
 
 // --- words that a reader sees before answering
 
-const APART = `pre, nav, svg, annotation, script, style, template, noscript, .pb-foot, .pb-numbers, .pb-states,
+const APART = `pre, nav, svg, annotation, script, style, template, noscript, .pb-foot, .pb-letters, .pb-numbers, .pb-states,
   .pb-paper, .pb-answer, .pb-hint, .pb-meta, .pb-waits, .pb-contents, .pb-aside.pb-live, button`;
 const count = (text) => text.split(/\s+/).filter((one) => /[\p{L}\p{N}]/u.test(one)).length;
 const texts = (within) => {

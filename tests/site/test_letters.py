@@ -5,7 +5,7 @@ import pytest
 pytestmark = pytest.mark.browser
 
 COST = "topics/sharding/cost.html"
-RANKS = "n: number of ranks"
+RANKS = "number of ranks"
 
 
 def test_a_formula_that_is_pointed_at_or_focused_says_what_its_letters_stand_for(

@@ -247,7 +247,7 @@ def cheat_sheet(draft: Draft) -> Parts:
             rows = [[law.says, law.formula or "–", law.link] for law in laws]
             yield Table(["Law", "Formula", "Verdict"], rows, is_found=False, is_headed=False)
             judged = (folio.judged(name).claim for name in topic.file.key_laws)
-            texts = [f"{claim.says} {claim.formula}" for claim in judged]
+            texts = [claim.formula for claim in judged if claim.formula]
             for letters in filling("letters"):
                 yield from letters(topic.file, folio, texts)
             yield Aside(link.format(topic.id), "pb-meta pb-opens")

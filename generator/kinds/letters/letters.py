@@ -66,8 +66,9 @@ def _page(field: TextField) -> Path:
 
 
 def of_topic(topic: TopicFile, folio: Folio, texts: Collection[str]) -> Iterator[Made]:
-    """What those letters of a topic stand for that formulas, or code, of some texts have."""
-    codes = " ".join(code for text in texts for code in _CODE.findall(text))
+    """What those letters of a topic stand for that formulas of some texts have; laws' are code."""
+    laws = {claim.formula or "" for claim in folio.book.claims.values()}.intersection(texts)
+    codes = " ".join(code for text in laws for code in _CODE.findall(text))
     latex = (latex for text in texts for _, latex in prose.formulas_of(text))
     used = {*_IN_CODE.findall(codes)}.union(*map(_names, latex))
     rows = [

@@ -3,22 +3,21 @@
 
 const { all, made } = book;
 const list = document.querySelector(".pb-letters");
-const nameOf = (one) => one.querySelector("mi, mtext").textContent;
-const meanings = new Map(all(list, "span").map((one) => [nameOf(one), one]));
 const box = Object.assign(made("div", "pb-source"), { id: "pb-letters", popover: "auto", role: "tooltip" });
-const hide = () => box.matches(":popover-open") && box.hidePopover();
+const namesIn = (math) => [...new Set(all(math, "mi, mtext").map((one) => one.textContent))];
+const meanings = new Map(all(list, "span").map((one) => [namesIn(one)[0], one]));
 const met = new Set(); // letters of formulas above; the Tab key stops at the first formula of each
 
 list.after(box);
 all(document, ".md-content math").forEach((math) => {
-  const names = [...new Set(all(math, "mi, mtext").map((one) => one.textContent))].filter((name) => meanings.has(name));
+  const names = namesIn(math).filter((name) => meanings.has(name));
   if (!names.length || list.contains(math)) return;
-  const show = () => {
+  math.onpointerenter = math.onfocus = () => {
     box.replaceChildren(...names.map((name) => made("p", "", meanings.get(name).cloneNode(true))));
-    box.showPopover();
+    box.togglePopover(true);
     book.put(box, math.querySelector("mi, mtext"));
   };
-  Object.assign(math, { onpointerenter: show, onfocus: show, onpointerleave: hide, onblur: hide });
+  math.onpointerleave = math.onblur = () => box.togglePopover(false);
   math.setAttribute("aria-describedby", box.id);
   if (!math.closest("a, label, summary, button, legend") && names.some((name) => !met.has(name))) math.tabIndex = 0;
   names.forEach((name) => met.add(name));
