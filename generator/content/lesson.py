@@ -66,7 +66,7 @@ class CostRow(words.Written):
 
 # In the order in which they are suggested.
 Mode = Literal[
-    "learn", "deep", "worked", "trace", "cost", "experiment", "try", "challenge", "recall", "why"
+    "learn", "trace", "experiment", "cost", "worked", "try", "why", "deep", "challenge", "recall"
 ]
 MODES: tuple[Mode, ...] = get_args(Mode)
 CHAINED: tuple[Mode, ...] = ("deep",)  # several pages each

@@ -63,8 +63,8 @@ class Gathered:
 
     @cached_property
     def minutes(self) -> dict[str, int]:
-        """Reading minutes of each lesson, by the path of its first page."""
-        return {path: sum(page.minutes for page in pages) for path, pages in self._lessons.items()}
+        """Reading minutes by path."""
+        return {path: page.minutes for path, page in self.pages.items()}
 
     @cached_property
     def _lessons(self) -> dict[str, list[Page]]:

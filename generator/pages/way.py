@@ -17,6 +17,7 @@ class Step(NamedTuple):
     items: str | None = None  # as `item_marks`; with these a script ticks it off
     minutes: int = 0
     kind: str = ""  # of a topic's lesson its mode, or `lab`, or `summary`
+    further: int = 0  # minutes of its pages that go further than its core
     is_sort: bool = False  # its title says which sort of page it is, and not which page
 
 

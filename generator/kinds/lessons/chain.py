@@ -1,7 +1,8 @@
 """Deep as a chain of short pages: after its overview one for each step, then one for each kind.
 
-In: deep.yml. Out: its pages after the overview, in the order in which they are read. The overview
-has an entry for all that each of them holds, so that an address within Deep leads on.
+In: deep.yml. Out: its pages after the overview, in the order in which they are read: the core, and
+then those that go further. The overview has an entry for all that each of them holds, so that an
+address within Deep leads on.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ class DeepPage:
     undivided: Sequence[str] = ()  # anchors of groups of one
     step: BuildStep | None = None  # of the build-up, where it is one
     groups: Mapping[str, Sequence[Section]] = field(default_factory=dict)  # sections by title
+    is_core: bool = False  # and not one of those that go further
 
     @property
     def id(self) -> str:
@@ -50,14 +52,12 @@ class DeepPage:
 
 def chain(deep: DeepFile) -> Iterator[DeepPage]:
     """Yield each `DeepPage` after the overview: steps, hood, by hand, practice, myths, pitfalls."""
-    for number, step in enumerate(deep.build_up, 1):
-        anchor, figures = _slug(f"{number} {step.title}"), [step.figure]
-        yield DeepPage(step.title, step.concept, "step", anchor, (), [step], figures, step=step)
+    yield from sorted(_steps(deep), key=lambda page: not page.is_core)
     rest: dict[str, list[Section | None]] = {
-        "Expert zone": [*deep.expert_zone],
         "When not to use it": [deep.when_not_to_use],
         "Production patterns": [*deep.production_patterns],
         "Connections": [*deep.connections],
+        "Expert zone": [*deep.expert_zone],
     }
     every = (section for sections in rest.values() for section in sections)
     by_hand = [section for section in every if section and section.program]
@@ -80,6 +80,16 @@ def chain(deep: DeepFile) -> Iterator[DeepPage]:
     mistakes = [(slug, heading, 2) for slug, heading in zip(slugs, headings, strict=True)]
     if mistakes:
         yield DeepPage("Pitfalls", opening, "pitfalls", "common-pitfalls", mistakes, pitfalls)
+
+
+def _steps(deep: DeepFile) -> Iterator[DeepPage]:
+    is_marked = any(step.core for step in deep.build_up)
+    for number, step in enumerate(deep.build_up, 1):
+        anchor, is_core = _slug(f"{number} {step.title}"), step.core or not is_marked
+        yield DeepPage(
+            step.title, step.concept, "step", anchor, (), [step], [step.figure], step=step,
+            is_core=is_core,
+        )  # fmt: skip
 
 
 def _sections(

@@ -43,14 +43,15 @@ def deep(draft: Draft) -> Parts:
     yield draft.heading(2, "Mental model")
     insight, analogy = draft.insight(model.core_idea), draft.texts(model.analogy)
     yield Block([insight, *analogy, *parts.figure(draft, model.figure)])
-    yield draft.heading(2, "Build-up")
-    pages = []
-    for page in chain(lesson):
-        titles = [
-            in_link.line(title) for title in (page.title, *(name for _, name, _ in page.places))
-        ]
-        pages.append((page, titles, draft.prose(page.step.concept) if page.step else Markup()))
-    yield Made("ChainedPages", is_found=False, pages=pages)
+    for is_core, heading in {True: "Build-up", False: "Going further"}.items():
+        yield draft.heading(2, heading)
+        pages = []
+        for page in (page for page in chain(lesson) if page.is_core is is_core):
+            titles = [
+                in_link.line(title) for title in (page.title, *(name for _, name, _ in page.places))
+            ]
+            pages.append((page, titles, draft.prose(page.step.concept) if page.step else Markup()))
+        yield Made("ChainedPages", is_found=False, pages=pages)
     yield draft.heading(2, "Key takeaways")
     yield draft.lines(lesson.takeaways, "ol")
 

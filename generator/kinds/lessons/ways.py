@@ -26,13 +26,13 @@ from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.runners.system.kinds import filling, page_kind
 
+FIRST_PASS = "First pass"
 # What a topic has, in groups: its lessons in the suggested order, with places for what companions
 # add, and its summary.
 GROUPS = {
-    "Read": ("learn", "deep", "worked"),
-    "See": ("trace", "cost", "experiment"),
-    "Practise": ("try", "challenge", "lab", "recall"),
-    "Look up": ("why", "summary"),
+    FIRST_PASS: ("learn", "trace", "experiment", "cost", "worked", "try", "why"),
+    "Second pass": ("deep", "challenge", "lab"),
+    "Later": ("recall", "summary"),
 }
 SUMMARY = "One sheet to print. Read the lessons first, because it gives away their results."
 
@@ -67,8 +67,19 @@ def _of_kind(kind: str, topic: Topic, folio: Folio, minutes: Mapping[str, int]) 
         if mode == kind and page_kind(mode):
             items = item_marks(topic.items_by_mode[mode], topic, folio.evidence)
             title, says = escape(folio.ui["modes"][mode]), folio.in_link.line(file.modes[mode])
-            own = minutes.get(f"topics/{topic.id}/{mode}.md", 0)
-            yield Step(f"{mode}.html", title, says, f"{topic.id}/{mode}", items, own, kind)
+            own, further = _minutes(mode, topic, minutes)
+            yield Step(f"{mode}.html", title, says, f"{topic.id}/{mode}", items, own, kind, further)
+
+
+def _minutes(mode: Mode, topic: Topic, minutes: Mapping[str, int]) -> tuple[int, int]:
+    """Those of a lesson, and of its pages that go further."""
+    deep, first = topic.lessons[mode].model, f"topics/{topic.id}/{mode}"
+    parts = [*chain(deep)] if isinstance(deep, DeepFile) else []
+    own, further = (
+        sum(minutes.get(f"{first}-{part.id}.md", 0) for part in parts if part.is_core is is_core)
+        for is_core in (True, False)
+    )
+    return minutes.get(f"{first}.md", 0) + own, further
 
 
 def led_to(topic: Topic) -> dict[str, tuple[Mode, str]]:
@@ -128,16 +139,19 @@ def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> Step:
         topic, mode = folio.book.lessons[step.page]
         path, title = f"topics/{step.page}", topic.lessons[mode].model.title
         items = item_marks(topic.items_by_mode[mode], topic, folio.evidence)
+        own, _ = _minutes(mode, topic, minutes)
     else:
         path, title, items = step.page, folio.book.handwritten_by_name[step.page].title, ""
+        own = minutes.get(f"{path}.md", 0)
     title, says = folio.in_link.line(title), folio.line(step.says)
-    return Step(f"{path}.html", title, says, step.page, items, minutes.get(f"{path}.md", 0))
+    return Step(f"{path}.html", title, says, step.page, items, own)
 
 
 def rail(sheet: Sheet, groups: Groups, folio: Folio) -> Rail | None:
     """The place of a page, whose topic has these groups; None where it is on no way.
 
-    A page of the first hour is on that way, one of Deep on its chain, others on their topic's.
+    A page of the first hour is on that way, one of Deep on the chain of its core or of the pages
+    that go further, others on their topic's.
     """
     hour, here, topic = first_hour(folio), sheet.path.replace(".md", ".html"), sheet.topic
     steps, name = in_order(groups), here.rpartition("/")[2]
@@ -153,8 +167,12 @@ def rail(sheet: Sheet, groups: Groups, folio: Folio) -> Rail | None:
         return None
     called, label = folio.in_link.line(topic.file.title), Markup()
     if sheet.mode and isinstance(deep := topic.lessons[sheet.mode].model, DeepFile):
-        called, label = Markup("{}: {}").format(own.title, called), own.title
-        steps = [own, *(_part(part, sheet.mode, topic, folio) for part in chain(deep))]
+        parts = list(chain(deep))
+        is_core = all(part.is_core for part in parts if part.id == sheet.of)
+        label = own.title if is_core else Markup("{}, further").format(own.title)
+        called = Markup("{}: {}").format(label, called)
+        parts = [part for part in parts if part.is_core is is_core]
+        steps = [own, *(_part(part, sheet.mode, topic, folio) for part in parts)]
     return Rail(called, label, own.href, "", name, steps, after)
 
 

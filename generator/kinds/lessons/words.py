@@ -95,6 +95,8 @@ class BuildStep(Backed):
 
     level: Level
     title: words.Line
+    core: bool = False
+    """one of some five pages that everybody should read; where none is marked, every step is."""
     commit: words.ItemId | None = None
     concept: words.Prose
     """what this step adds, in a sentence or two; the question follows."""
