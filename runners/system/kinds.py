@@ -146,6 +146,7 @@ def filling(slot: str) -> Iterator[Any]:
     | `beside a page` | `SitePage` | path and text of a file beside it |
     | `beside all` | name of the site, what it is, pages by title | path and text of a file |
     | `former` | Book, path | anchors that a page had |
+    | `on home` | Draft | elements of the home page, below what its own file says |
     | `layouts of decisions` | Draft, lesson | elements that show them for real models |
     | `below decisions` | Draft | elements below the table of a Why |
     | `class` | Draft | the title of a task for a class, and the task |

@@ -68,16 +68,16 @@ def test_links_tick_pages_when_all_is_answered_and_every_answer_is_there_again(p
         if number == 3:
             page.evaluate("sessionStorage.tab = 'first'")
             page.goto((frozen_site / TOPICS).as_uri())
-            card = page.locator(".pb-cards li[data-items]", has_text="Asking").first
+            card = page.locator(".pb-map li[data-items]", has_text="Asking").first
             assert f"3 of {len(ITEMS)} answered" in card.inner_text()
             assert "✓" not in card.inner_text()
             page.go_back()
     assert "✓" in tick.text_content()
     assert "all answered, the latest answers correct" in str(tick.text_content())
     page.goto((frozen_site / TOPICS).as_uri())
-    card = page.locator(".pb-cards li[data-items]", has_text="Asking").first
+    card = page.locator(".pb-map li[data-items]", has_text="Asking").first
     assert "✓" in card.inner_text()
-    other = page.locator(".pb-cards li[data-items]", has_text="Sharding").first
+    other = page.locator(".pb-map li[data-items]", has_text="Sharding").first
     assert "✓" not in other.inner_text()
     assert "answered" not in other.inner_text()
     before = kept(page)

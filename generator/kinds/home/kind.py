@@ -7,11 +7,11 @@ KIND = Kind(
     shared={"content/site.yml": ["index.md", "topics/index.md", "evidence.md", "retracted.md"]},
     pages={
         "home": PageKind(".pages:home", 0.3),
-        "topics": PageKind(".pages:topics", 0.3),
+        "topics": PageKind(".path:path", 0.3, names_machines=False),
         "topic": PageKind(".pages:topic", 0.2),
     },
     fences={"topics": Fence(".words:TopicList", ".pages:listed")},
-    scripts={"proofbook": "Begin TopicCards WayList", "home": "Begin"},
-    styles={"home": "Begin", "indexes": "TopicCards WayList"},
+    scripts={"proofbook": "Begin TopicMap WayList", "home": "Begin"},
+    styles={"home": "Begin", "indexes": "TopicMap WayList"},
     spoken={"home": "home"},
 )

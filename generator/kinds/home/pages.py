@@ -1,10 +1,10 @@
-"""The home page, the list of topics and the page of a topic: where reading begins."""
+"""The home page, and the page of a topic: where reading begins."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup, escape
 
-from proofbook.generator.content.book import Book, Topic
+from proofbook.generator.content.book import Book
 from proofbook.generator.content.topic import Survivor
 from proofbook.generator.kinds.home.words import TopicList
 from proofbook.generator.kinds.lessons import ways
@@ -12,7 +12,6 @@ from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Aside, Block, Element, Made
 from proofbook.generator.pages.elements.tables import Table
 from proofbook.generator.pages.sheets import HOME, Sheet
-from proofbook.generator.pages.way import Groups, Step
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.filters import ended
 from proofbook.generator.values.value import Value, numeric
@@ -51,9 +50,11 @@ def home(draft: Draft) -> Iterator[Element | Markup]:
             for topic in book.topics if "recall" in topic.items_by_mode
         ],
     )  # fmt: skip
+    yield from _games(folio)
+    for made in filling("on home"):
+        yield from made(draft)
     for leads in (book.home.doors, book.home.facts):
         yield Made("Leads", leads=[(folio.line(it.lead), folio.line(it.says)) for it in leads])
-        yield from _games(folio) if leads is book.home.doors else ()
     if book.home.licence:
         yield Block([draft.prose(book.home.licence)], "pb-aside")
 
@@ -100,32 +101,7 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, folio: Folio) -> Mad
     )
 
 
-# --- the list of topics
-
-
-def topics(draft: Draft) -> Iterator[Element | Markup]:
-    """The first hour, and all topics."""
-    folio, minutes = draft.folio, draft.gathered.minutes
-    yield draft.opening(draft.sheet.about)
-    if steps := ways.first_hour(folio, minutes):
-        yield draft.heading(2, "First hour")
-        yield Made("WayList", steps=steps, root=folio.root)
-    yield draft.heading(2, "All topics")
-    yield Aside(escape(f"{MINUTES}{LABS * any(filling('steps.lab'))}."))
-    topics = folio.book.topics
-    titles = {topic.id: folio.in_link.line(topic.file.title) for topic in topics}
-    cards = [_card(topic, titles, folio, minutes) for topic in topics]
-    yield Made("TopicCards", cards=cards)
-
-
-def _card(
-    topic: Topic, titles: Mapping[str, Markup], folio: Folio, minutes: Mapping[str, int]
-) -> tuple[Step, Sequence[Markup], Groups]:
-    groups, (says, *_) = ways.ways(topic, folio, minutes), topic.file.modes.values()
-    marks = ways.item_marks(ways.all_items(topic), topic, folio.evidence)
-    total = sum(step.minutes for step in ways.in_order(groups))
-    card = Step(topic.id, titles[topic.id], folio.line(says), items=marks, minutes=total)
-    return card, [titles[name] for name in topic.file.requires], groups
+# --- a list of topics
 
 
 def listed(fence: TopicList, _: int, draft: Draft) -> Iterator[Element]:
@@ -155,4 +131,4 @@ def topic(draft: Draft) -> Iterator[Element | Markup]:
     yield draft.lede(own.file.summary)
     groups = ways.ways(own, folio, draft.gathered.minutes)
     yield Aside(escape(f"{MINUTES}{LABS * any(filling('steps.lab'))}."))
-    yield Made("WayList", steps=[step for steps in groups.values() for step in steps], root="")
+    yield Made("WayList", groups=groups, root="")
