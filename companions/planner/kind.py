@@ -14,6 +14,7 @@ KIND = Kind(
         "layouts of decisions": ".pages.plans:of_decisions",
         "former": ".pages.plans:former",
         "name of a plan": ".pages.plans:named",
+        "on home": ".pages.fits:on_home",
     },
     files={"planner/plan.yml": ".words:PlanFile"},
     folders=["planner"],
@@ -28,8 +29,8 @@ KIND = Kind(
         "planned": PageKind(".pages.plans:planned", 0.05),
         "published": PageKind(".pages.published:published", 0.05),
     },
-    scripts={"python+fits": "MemoryCalculator"},
-    styles={"calculator": "MemoryCalculator"},
+    scripts={"fits": "MemoryCalculator MemorySentence"},
+    styles={"calculator": "MemoryCalculator", "sentence": "MemorySentence"},
     spoken={"fits": "fits"},
     shared={"content/planner/plan.yml": ["plan"]},
     mistakes={

@@ -89,6 +89,9 @@ class MemoryChoices(Written):
     choices: dict[Line, dict[Line, dict[str, int | str]]]
     """what a form calls a setting, and its options: words, and fields of `TrainingSettings`."""
     examples: list[MemoryExample]
+    sentence: Line | None = None
+    """the calculator on the home page: `{model}`, `{devices}`, `{device}`, `{strategy}`, and what
+    the form calls a setting, stand for a choice."""
 
 
 class PlanFile(Written):

@@ -94,7 +94,7 @@ def test_llama_8b_trains_on_24_gib_by_adapters_alone(fits):
     assert "full checkpointing" in turns.inner_text()
     fits.get_by_label("Activations").select_option("full checkpointing")
     assert said.inner_text().startswith("Fits: 1")
-    assert turns.inner_text() == ""
+    assert turns.inner_text() == "Fewest devices with this strategy and these settings: 1."
     fits.reload()
     fits.locator("[data-fits] [role=status]:not(:empty)").wait_for()
     assert said.inner_text().startswith("Fits: 1")
@@ -110,3 +110,30 @@ def test_what_the_form_cannot_compute_is_said(fits):
     fits.get_by_label("Devices").select_option("16")
     fits.get_by_label("Strategy").select_option("TP with SP")
     assert "16 tensor-parallel ranks do not divide 8 heads of keys and values" in said.inner_text()
+
+
+def test_home_asks_in_a_sentence_and_answers_as_the_page_of_plans_does(fits, built_site):
+    answers = []
+    for _ in range(2):
+        said = fits.locator("[data-fits] [role=status]:not(:empty)")
+        said.wait_for()
+        turns = fits.locator("[data-turns]")
+        fits.get_by_label("Devices").select_option("16")
+        fits.locator("[name=device]").select_option("h100")
+        answers.append((said.inner_text(), turns.inner_text()))
+        memory = fits.locator("[name=device] option[data-mib]")
+        mib = memory.evaluate_all("all => all.map(one => Number(one.dataset.mib))")
+        assert mib == sorted(mib)
+        fits.goto((built_site / "index.html").as_uri())
+    assert answers[0] == answers[1]
+    assert answers[0][0].startswith("Fits: ")
+    few = int(answers[0][1].split()[-1].strip("."))
+    assert 1 < few <= 16
+    said = fits.locator("[data-fits] [role=status]:not(:empty)")
+    for count, begins in ((few, "Fits"), (few // 2, ("May", "Does not"))):
+        fits.locator("[name=device]").select_option("h100")
+        fits.get_by_label("Devices").select_option(str(count))
+        assert said.inner_text().startswith(begins)
+    fits.get_by_role("link", name="All settings").click()
+    said.wait_for()
+    assert fits.get_by_label("Devices").input_value() == str(few // 2)

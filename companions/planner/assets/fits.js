@@ -1,4 +1,5 @@
-// Whether a training fits: closed forms of Python, which memory-law.js has, for what a reader chooses.
+// Whether a training fits: closed forms of Python, which memory-law.js has, for what a reader chooses. The form
+// of the home page asks for less.
 
 const { all, fits: said, kept, keep } = book;
 const form = document.querySelector("[data-fits]");
@@ -36,6 +37,12 @@ function isFit(change) {
   }
 }
 
+// The fewest devices with which it fits, of so many and more.
+function least(change, from) {
+  const counts = [...field("devices").options].map(({ value }) => Number(value));
+  return counts.find((devices) => devices >= from && isFit({ ...change, devices })) || Infinity;
+}
+
 // Changes with which it fits: of one setting, else of two; and the fewest devices, with one more at most.
 function turns() {
   const others = (select) => [...select.options].filter((option) => !option.selected);
@@ -48,8 +55,7 @@ function turns() {
   const fitting = (tried) => tried.filter((several) => isFit(both(several)));
   const single = fitting(changes.map((one) => [one]));
   const found = (single.length ? single : fitting(pairs)).map((several) => several.map(({ option }) => option.text).join(said.and));
-  const counts = others(field("devices")).map(({ value }) => Number(value)).filter((count) => count > field("devices").value);
-  const enough = (change) => counts.find((devices) => isFit({ ...change, devices })) || Infinity;
+  const enough = (change) => least(change, Number(field("devices").value) + 1);
   const wider = [{}, ...changes].map((change) => [enough(change), change]).sort(([a], [b]) => a - b);
   const [[n, { option }]] = wider;
   const words = [said.devices.replace("{n}", n), chosen.selectedOptions[0].text, ...(option ? [option.text] : [])];
@@ -59,7 +65,7 @@ function turns() {
 
 function show() {
   const numbers = all(form, "[type=number]");
-  const [hidden, heads, keys] = ["hidden_size", "num_heads", "num_kv_heads"].map((name) => field(name).value);
+  const [hidden, heads, keys] = ["hidden_size", "num_heads", "num_kv_heads"].map((name) => field(name)?.value);
   let told = said.unread;
   let terms = {};
   let turned = "";
@@ -70,7 +76,8 @@ function show() {
       terms = Object.fromEntries(Object.entries(peak).map(([name, bytes]) => [name.replace("_bytes", ""), bytes]));
       terms.outside = needs - reserved_bytes;
       told = said[fits].replace("{needs}", gib(needs)).replace("{memory}", gib(field("memory").value * GIB));
-      turned = (fits === "fits" ? "" : turns()) + (field("device").selectedOptions[0].dataset.lacks || "");
+      const n = least({}, 1);
+      turned = (n < Infinity ? said.fewest.replace("{n}", n) : "") + (fits === "fits" ? "" : turns()) + (field("device").selectedOptions[0].dataset.lacks || "");
     } catch ({ message }) {
       told = message;
     }
@@ -108,7 +115,10 @@ function begin() {
     fill(target);
     show();
   });
-  form.addEventListener("change", () => keep("does-it-fit", Object.fromEntries(asked())));
+  form.addEventListener("change", () => {
+    keep("does-it-fit", Object.fromEntries(asked()));
+    all(document, "[data-on]").forEach((link) => (link.search = location.search));
+  });
   form.addEventListener("submit", (event) => event.preventDefault());
   form.hidden = false;
   show();
