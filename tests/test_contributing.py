@@ -72,3 +72,12 @@ def test_its_law_is_the_example_and_holds_on_both_runs(ran):
 def test_the_example_is_the_template_which_make_check_passes(ran):
     experiments = ran[0] / "runners" / "experiments"
     assert (experiments / "widths.py").read_text() == (experiments / "_template.py").read_text()
+
+
+def test_what_the_page_for_authors_tells_to_call_is_called_by_tests():
+    page = (ROOT / "content" / "pages" / "write-a-lesson.md").read_text()
+    commands = re.findall(r"^\.venv/.*", page, re.MULTILINE)
+    assert len(commands) == 6
+    assert {*commands} <= {*_commands(TEXT), *_commands((ROOT / "README.md").read_text())}
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {*re.findall(r"`make (\w+)`", page)} <= {*targets}
