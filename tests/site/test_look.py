@@ -86,3 +86,19 @@ def test_each_play_opens_at_its_first_step_and_no_step_or_choice_moves_anything(
     played = [one for one in seen.values() if "plays" in one["looks"].get(DESK, ())]
     assert sum(one["counts"]["plays"] for one in played) > 25
     assert all("plays" in one["looks"][width] for one in played for width in (PHONE, SMALL))
+
+
+LINES = """all => all.filter(one => one.checkVisibility()).map(
+    one => [one.textContent.trimEnd().length, one.offsetHeight])"""
+
+
+def test_a_line_of_a_hundred_characters_stays_one_on_a_desk(built_site, open_page):
+    page, longest = open_page("about:blank", viewport={"width": 1280, "height": 900}), 0
+    for path in ("topics/tensor-parallelism/learn", "topics/ddp/experiment", "first-run"):
+        page.goto((built_site / f"{path}.html").as_uri())
+        page.evaluate("document.querySelectorAll('details').forEach(one => (one.open = true))")
+        lines = page.locator(".pb-numbered > span").evaluate_all(LINES)
+        single = min(height for length, height in lines if length)
+        assert [length for length, height in lines if length <= 100 and height > single] == []
+        longest = max(longest, *(length for length, _ in lines))
+    assert longest > 95

@@ -49,10 +49,10 @@ def test_a_page_of_the_first_hour_has_one_next_and_lessons_stand_in_groups_that_
     assert not groups[0].is_visible()
     _open_topic(page)
     assert [" ".join(group.inner_text().split()) for group in groups] == [
-        "Read Learn Example", "See Trace Cost", "Practise Try Recall", "Look up Why Summary",
+        "First pass Learn Trace Cost Example Try Why", "Later Recall Summary",
     ]  # fmt: skip
     page.locator(".pb-lessons").get_by_role("link", name="Trace").click()
-    assert _rail(page).startswith("← Lesson 3/7: Trace · Next: ")
+    assert _rail(page).startswith("← Lesson 2/7: Trace · Next: ")
     assert _nexts(page) == {page.url.replace("trace", "cost")}
 
 
@@ -108,6 +108,46 @@ def test_the_path_ticks_a_page_whose_questions_are_done_rightly_or_not(frozen_si
     page.goto((frozen_site / CHALLENGE).as_uri())  # a prediction is among its questions
     _give_up_all(page)
     assert "/" in page.locator(".pb-lessons [aria-current] .pb-progress").text_content()
+
+
+@pytest.mark.parametrize("has_script", [True, False])
+def test_the_path_shows_the_lessons_of_the_topic_that_a_reader_chooses(
+    frozen_site, open_page, has_script
+):
+    page = open_page(frozen_site / "topics/index.html", java_script_enabled=has_script)
+    titles = page.locator(".pb-opened .pb-topic-title:visible")
+    assert titles.all_inner_texts() == ["Sharding"]
+    page.locator(".pb-map").get_by_role("link", name="Averaging").click()
+    assert titles.all_inner_texts() == ["Averaging"]
+    page.get_by_role("link", name="One batch, followed").click()
+    assert page.url.endswith("averaging/trace.html")
+
+
+def test_the_path_of_the_book_is_short_on_a_phone(built_site, open_page):
+    page = open_page(built_site / "topics/index.html", viewport={"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollHeight") < 3200
+    assert page.locator(".md-content a:visible").count() < 60
+    for width in (390, 320):
+        page.set_viewport_size({"width": width, "height": 844})
+        cut = ".pb-map li > *", "all => all.filter(one => one.scrollWidth > one.clientWidth).length"
+        assert page.locator(cut[0]).evaluate_all(cut[1]) == 0
+
+
+def test_the_core_of_deep_leads_on_in_the_topic_and_each_page_beside_its_contents(
+    built_site, open_page
+):
+    page = open_page(built_site / "topics/ddp/deep.html")
+    listed = page.locator("#build-up ~ ol").first.locator("li > a").evaluate_all(HREFS)
+    assert len(listed) == 5
+    for number, href in enumerate(listed, 2):
+        page.locator(".pb-rail [rel=next]").click()
+        assert page.url.endswith(href)
+        assert f"Deep {number}/6" in _rail(page)
+        beside = page.locator(".md-sidebar--secondary a:visible")
+        assert [*beside.evaluate_all(HREFS)][1:] == listed
+    assert "Next: Challenge" in _rail(page)
+    page.goto((built_site / "topics/ddp/deep-myths.html").as_uri())
+    assert "Deep, further" in _rail(page)
 
 
 def test_home_leads_a_new_reader_to_the_first_hour_and_on_who_returns(frozen_site, open_page):
