@@ -16,7 +16,7 @@ from proofbook.generator.content.errors import ContentError, ContentErrors, near
 from proofbook.generator.content.exhibit import ExplainedProgram, Listing
 from proofbook.generator.content.topic import TopicFile
 from proofbook.generator.content.words import Written
-from proofbook.generator.content.yaml_source import Mistake
+from proofbook.generator.content.yaml_source import Mistake, Path
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.values.filters import ClaimSentence, Label, calls_of_claims
 from proofbook.generator.values.perturbed import why_not_stated
@@ -154,11 +154,15 @@ def _listings(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
         if problem:
             yield field.path, problem
             continue
-        notes = listing.walkthrough if isinstance(listing, ExplainedProgram) else ()
-        code = listed_code.listed(*which) if notes else ""
-        for position, note in enumerate(notes):
-            if problem := listed_code.why_misplaced(code, note.code):
-                yield (*field.path[:-1], "walkthrough", position, "code"), problem
+        if isinstance(listing, ExplainedProgram):
+            code = listed_code.listed(*which)
+            lines: dict[Path, str | None] = {
+                ("walkthrough", at, "code"): note.code
+                for at, note in enumerate(listing.walkthrough)
+            }
+            for path, line in {**lines, ("reports_from",): listing.reports_from}.items():
+                if line and (problem := listed_code.why_misplaced(code, line)):
+                    yield (*field.path[:-1], *path), problem
 
 
 _Check = Callable[[Evidence, Document[Any]], Iterator[Mistake | ContentError]]

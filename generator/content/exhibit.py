@@ -202,6 +202,8 @@ class ExplainedProgram(Executed):
     """A program that a run executed: its code, what its parts do, and what it printed."""
 
     walkthrough: Annotated[list[CodeNote], Field(min_length=2)]
+    reports_from: str | None = None
+    """the line, without its indent, from which on it only checks and prints; pages fold that."""
     output_says: Prose
 
 

@@ -293,6 +293,15 @@ def test_the_guide_leads_to_each_reported_failure_in_two_clicks(built_site):
     assert [one for one in failures if f"reports.html#{one}" not in seconds] == []
 
 
+def test_the_guide_rules_out_five_causes_at_most_before_its_first_question(built_site):
+    counts = []
+    for page in built_site.glob("guide/*.html"):
+        above, asks, _ = page.read_text(encoding="utf-8").partition('class="pb-edges"')
+        assert asks, page
+        counts.append(above.partition("Rule th")[2].count("<li"))
+    assert max(counts) == 5
+
+
 def test_each_reported_failure_says_its_cause_its_fix_and_where_it_was_reported():
     text = (ROOT / "content/pages/reports.md").read_text(encoding="utf-8")
     for section in text.split("\n### ")[1:]:

@@ -16,6 +16,7 @@ from proofbook.generator.printing.markdown import plain
 from proofbook.runners.system.kinds import filling
 
 LEVEL = 2  # of the headings of a page's own questions
+FEW = 5  # causes that a reader rules out before them
 
 
 def sheets(book: Book) -> Iterator[Sheet]:
@@ -82,14 +83,18 @@ def symptom(draft: Draft) -> Iterator[element.Element | Markup]:
     """The page of a symptom: what to rule out, and questions about a run."""
     written = _symptoms(draft)[draft.sheet.of]
     yield element.Block([draft.prose(text) for text in (written.tell, written.read) if text])
-    if written.causes:
+    causes, rarer = written.causes[:FEW], written.causes[FEW:]
+    if causes:
         says = "Rule these causes out first. We measured only those whose link leads to a program:"
         if len(written.causes) == 1:
             says = "Rule this cause out first. We measured it only if its link leads to a program:"
         yield element.Block([escape(says)], tag="p")
-        yield draft.lines(written.causes)
+        yield draft.lines(causes)
     yield _questions(written.edges, "ask", draft)
     yield draft.heading(2, "If nothing here applies")
+    if rarer:
+        yield element.Block([escape("These causes are rarer:")], tag="p")
+        yield draft.lines(rarer)
     yield element.Block([draft.prose(_guide(draft).otherwise)])
     link = Markup('<a class="pb-operate" href="{}guide.html">All symptoms</a>')
     yield element.Aside(link.format(draft.folio.root))

@@ -46,7 +46,8 @@ class Symptom(words.Written):
     read: words.Prose | None = None
     """what to run and read before the questions."""
     causes: list[words.Line] = []
-    """what to rule out first, since no technique helps against it; no run shows these."""
+    """what to rule out first, since no technique helps against it, the most frequent first; those
+    after the fifth stand below the questions. No run shows these."""
     edges: Annotated[list[Edge], Field(min_length=1)]
 
 

@@ -87,6 +87,7 @@ class ListedProgram(Element):
     num_lines: int
     file: str  # the address of its download, if it has one
     output: RunOutput
+    num_folded: int = 0  # of its lines, the last, which only check and print
 
     def parts(self) -> Iterator[Element | Markup]:
         """Its title; code is no text."""
@@ -112,13 +113,16 @@ def listing(written: Listing, folio: Folio, is_asked: bool = False) -> ListedPro
     """A listing: coloured code, and what its run printed; a question hides the file's name."""
     code = (anonymized if is_asked else listed)(folio.book.root, written.path, written.object)
     file = None if written.object else download_path(written.path)
+    lines = [line.strip() for line in code.splitlines()]
+    end = written.reports_from if isinstance(written, ExplainedProgram) else None
     return ListedProgram(
         title=folio.line(written.title),
         path=written.path,
         code=highlighted(code),
-        num_lines=code.count("\n"),
+        num_lines=len(lines),
         file=folio.root + file if file else "",
         output=printed(written.run, folio),
+        num_folded=len(lines) - lines.index(end.strip()) if end else 0,
     )
 
 
