@@ -133,6 +133,8 @@ LESSONS = [
     (TRACE, "run: tiny_training.averaged", "run: ¦machine.name", "'machine.name' is no run"),
     (LEARN, "code: total = sum(gradients)", "code: ¦total = sum(gradient)",
      "does not stand in the listing; did you mean 'total = sum(gradients)'?"),
+    (LEARN, "  output_says:", "  reports_from: ¦print(totals)\n  output_says:",
+     "does not stand in the listing"),
     (LEARN, MEAN, MEAN.replace("content", "¦content").replace("mean", "means"), "no file 'content"),
     (TRY, "value: tiny_training.averaged.epochs", "value: ¦tiny_training.single.epochs",
      "it starts tiny_training.averaged."),
