@@ -269,10 +269,10 @@ def _mesh(grid: Grid, folio: Folio) -> Iterator[Figure]:
     ]
     for devices, _, name in sorted(several)[-1:]:
         row, node = named_rows(grid)[name], min(devices, own.per_node)
-        shown = own.mesh.model_copy(update={"meshes": [Mesh(node=node, axes=_axes(row, own))]})
+        play = own.mesh.model_copy(update={"meshes": [Mesh(node=node, axes=_axes(row, own))]})
         title, runs = folio.strategy(known[name]), [f"{experiment}.{name}"]
         yield Figure(
-            id="mesh", kind="play", title=title, caption=own.mesh_says, runs=runs, play=shown
+            id="mesh", kind="play", title=title, caption=own.mesh_says, runs=runs, play=play
         )
 
 
