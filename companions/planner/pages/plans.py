@@ -261,6 +261,7 @@ def planned(draft: Draft) -> Parts:
 def _mesh(grid: Grid, folio: Folio) -> Iterator[Figure]:
     """The mesh of the layout with several axes that needs least, on two nodes at the most."""
     own, experiment = _written(folio), experiment_of(grid.preset)
+    known = folio.book.traces[experiment].trace.runs
     several = [
         (row.state.devices, -numeric(_largest(f"{experiment}.{name}", "needed_bytes", folio)), name)
         for name, row in named_rows(grid).items()
@@ -268,10 +269,10 @@ def _mesh(grid: Grid, folio: Folio) -> Iterator[Figure]:
     ]
     for devices, _, name in sorted(several)[-1:]:
         row, node = named_rows(grid)[name], min(devices, own.per_node)
-        shown = own.mesh.model_copy(update={"meshes": [Mesh(node=node, axes=_axes(row, own))]})
-        title, runs = _layout(row, grid, folio), [f"{experiment}.{name}"]
+        play = own.mesh.model_copy(update={"meshes": [Mesh(node=node, axes=_axes(row, own))]})
+        title, runs = folio.strategy(known[name]), [f"{experiment}.{name}"]
         yield Figure(
-            id="mesh", kind="play", title=title, caption=own.mesh_says, runs=runs, play=shown
+            id="mesh", kind="play", title=title, caption=own.mesh_says, runs=runs, play=play
         )
 
 

@@ -230,9 +230,7 @@ def bars(figure: Figure, folio: Folio) -> Picture:
     for (name, row), total in zip(known.items(), sums, strict=True):
         label, own = plain_line(name, folio), names if len(names) > 1 else [""]
         parts = [
-            BarPart(
-                kind, part, numeric(value) / size, f"{label}: {part} {value}".replace("  ", " ")
-            )
+            BarPart(kind, part, numeric(value) / size, f"{label}: {value}")
             for kind, part, value in zip(PARTS, own, row, strict=False)
         ]
         words = units.printed(total, every[0].unit, units.AS_RULED) if row[1:] else str(row[0])

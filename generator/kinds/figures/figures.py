@@ -70,10 +70,7 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
 
 
 def exhibit(figure: Figure, question: str, folio: Folio) -> FigureOnPage | None:
-    """`FigureOnPage` of a question, which nobody operates: of a play the first state alone.
-
-    None where the page has drawn the figure above.
-    """
+    """`FigureOnPage` of a question, of a play its first state; None if the page has drawn it."""
     if figure.id in folio.figures:
         return None
     alone = play_states.first_alone(figure, folio).model_copy(update={"id": f"of-{question}"})
