@@ -68,7 +68,9 @@ class Loader(errors.Files):
         pages = handwritten.files(self.content / "pages")
         for path in (path for path in pages if path.suffix == ".md"):
             self.keep(path, handwritten.read)
-        self.documents = [one for one in self.documents if not handwritten.is_left_out(one.model)]
+        self.documents = [
+            document for document in self.documents if not handwritten.is_left_out(document.model)
+        ]
 
     def keep(self, path: Path, read_one: Callable[[str, str], Document[Any]]) -> None:
         """Read a file by `read_one(name, text)` into `documents`, or its mistakes into `errors`."""

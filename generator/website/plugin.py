@@ -340,7 +340,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         sheets = self.press.sheets
         absent = {f"{name}.md" for name in self.book.home.optional_pages} - {*sheets}
         if config.nav and absent:
-            config.nav = [item for item in config.nav if absent.isdisjoint(_paths_of(item))]
+            config.nav = [page for page in config.nav if absent.isdisjoint(_paths_of(page))]
         for file in files.documentation_pages():
             put_there = os.path.relpath(file.abs_src_path or "", self.root)
             sheet = sheets.get(file.src_uri)

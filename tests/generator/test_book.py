@@ -216,7 +216,7 @@ QUIZ = "topics/*/quiz*.yml"
          "title: A\nintroduction: B\nfigures: [{id: b, kind: play, runs: []}]\n",
          ["1:1: missing key 'afterword' (below it)",
           "3:11: missing keys 'title' (its heading), 'caption' (what to see in it), "
-          "'runs' or 'growth'"]),
+          "'runs' or 'growth' or 'bars'"]),
     ],
 )  # fmt: skip
 def test_all_that_a_part_lacks_is_told_at_once_with_what_it_is(pattern, text, told):
@@ -268,7 +268,7 @@ def test_links_know_the_digest_of_a_question_whichever_machine_it_comes_from(cop
     asks = pages["topics/sharding/deep-what-a-split-saves.md"]
     asked = dict(re.findall(r'data-item="([^"]+)" data-digest="([^"]+)"', asks))
     assert asked
-    assert all(digest in known[name] for name, digest in asked.items())
+    assert all(digest.startswith(tuple(known[name])) for name, digest in asked.items())
 
 
 def test_a_run_of_this_machine_is_lent_by_no_other_and_shown_on_the_reference_machines_pages(copy):

@@ -101,8 +101,8 @@ def changes_that_fit(
         settings = question.training.model_copy(update=fields)
         changed = question.model_copy(update={"training": settings})
         with suppress(PlanError):
-            found = shortlist(changed, cluster, memory_bytes, strategies).fitting
-            for layout in sorted(found, key=BY_MEMORY):
+            fitting = shortlist(changed, cluster, memory_bytes, strategies).fitting
+            for layout in sorted(fitting, key=BY_MEMORY):
                 size = f"{layout.needed_bytes / GIB:.1f} GiB"
                 return [f"{_options(fields)}: {layout.name} needs {size}"]
         return []

@@ -73,6 +73,8 @@ def _faults_of_figure(evidence: Evidence, figure: Figure) -> Iterator[Mistake]:
 
 def _unsaid_ends(growth: GrowthChart, evidence: Evidence) -> Iterator[Mistake]:
     """Series that end before another one without a word of why, or have such words in vain."""
+    if not all(map(evidence.book.run, (run for series in growth.series for run in series.runs))):
+        return  # reported where they are named
     rows = rows_by_series(growth, evidence)
     last = {label: numeric(of_label[-1].x) for label, of_label in rows.items()}
     for position, series in enumerate(growth.series):
