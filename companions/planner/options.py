@@ -163,8 +163,10 @@ def _tokens(text: str) -> float:
 
 
 def _sequence(text: str) -> int:
-    number = text.casefold().removesuffix("k")
-    return _positive(number) * (1 if number == text else 1024)
+    powers = {"k": 1024, "m": 1024**2}
+    if (unit := text[-1:].casefold()) in powers:
+        return _positive(text[:-1], MOST_TOKENS // powers[unit]) * powers[unit]
+    return _positive(text)
 
 
 def _named(text: str) -> str:

@@ -120,8 +120,8 @@ def changes_that_fit(
         settings["loss_chunks"] = _CHUNKS
     differ = {k: v for k, v in settings.items() if getattr(question.training, k) != v}
     changes = [change for name, value in differ.items() for change in tried({name: value})]
-    changes += longest({})
-    changes = changes or tried(differ) or longest(differ)
+    changes = changes or tried(differ)
+    changes += longest({}) if changes else [*longest({}), *longest(differ)]
     adapters: dict[str, object] = {"adapter_rank": question.training.adapter_rank or ADAPTER_RANK}
     quantized = adapters | {"frozen_bits": 4}
     changes += tried(adapters) or tried(quantized)

@@ -213,6 +213,10 @@ def choice_lines(fitting: Sequence[Layout], memory_bytes: float) -> list[str]:
         lines += [f"{head:<19}{layout.name}", *_reasons(layout, memory_bytes)]
     if fitting[0].cluster.num_devices > 1:
         lines.append(f"{'the order:':<19}{_known(is_ordered=_is_ordered(fitting))}")
+        strategies = [layout.answer.question.strategy for layout in to_measure(fitting)]
+        axes = {"ep": max(s.expert for s in strategies), "cp": max(s.context for s in strategies)}
+        if new := " and ".join(axis for axis, ranks in axes.items() if ranks > 1):
+            lines.append(f"{'':<19}none of these clusters compares layouts with {new}")
     return [*lines, f"{'the times:':<19}{_TIMES}"]
 
 
