@@ -47,7 +47,10 @@ def sheets(book: Book) -> Iterator[Sheet]:
             title = f"Summary of “{topic.file.title}”"
             yield Sheet(path, "summary", title, topic.file.summary, written, topic=topic)
     if any(topic.file.key_laws for topic in book.topics):
-        about = "The laws of all topics with their formulas and letters, to print on two sheets."
+        about = (
+            "The laws of all topics with their formulas and letters, on two sheets of paper. Runs "
+            "are on gloo unless a row says otherwise; behind each verdict stands its regime."
+        )
         yield Sheet(f"{CHEAT_SHEET}.md", "sheet", "Cheat sheet", about)
 
 
@@ -245,7 +248,9 @@ def cheat_sheet(draft: Draft) -> Parts:
                 claims.verdict_row(name, folio, always_sides=False) for name in topic.file.key_laws
             ]
             rows = [[law.says, law.formula or "–", law.link] for law in laws]
-            yield Table(["Law", "Formula", "Verdict"], rows, is_found=False, is_headed=False)
+            yield Table(
+                ["Law or observation", "Formula", "Verdict"], rows, is_found=False, is_headed=False
+            )
             judged = (folio.judged(name).claim for name in topic.file.key_laws)
             texts = [claim.formula for claim in judged if claim.formula]
             for letters in filling("letters"):

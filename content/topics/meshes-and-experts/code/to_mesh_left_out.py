@@ -10,10 +10,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 WIDTH, SAMPLES = 64, 8
 PLAN = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+GATHERED = ColwiseParallel(output_layouts=Replicate())
 
 mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "tensor"))
 data, rank = mesh["data"], dist.get_rank()
@@ -26,12 +28,17 @@ def built():
     return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))
 
 
-def gradient(batch):
-    """The first weight's gradient on a mesh, whole."""
-    model = parallelize_module(built(), mesh["tensor"], PLAN)
+def differentiated(batch, plan=PLAN):
+    """The model on a mesh, with the gradients of a batch."""
+    model = parallelize_module(built(), mesh["tensor"], plan)
     fully_shard(model, mesh=data)
     model(batch).square().mean().backward()
-    return model[0].weight.grad.full_tensor()
+    return model
+
+
+def gradient(batch):
+    """The first weight's gradient on a mesh, whole."""
+    return differentiated(batch)[0].weight.grad.full_tensor()
 
 
 def of_one_process(batch):
@@ -64,12 +71,21 @@ report = {
         lambda: parallelize_module(fully_shard(built(), mesh=data), mesh["tensor"], PLAN),
         ValueError,
     ),
+    "layer_left_out": raises(
+        lambda: nn.utils.clip_grad_norm_(
+            differentiated(batches[rank], {"0": GATHERED}).parameters(), max_norm=1.0
+        ),
+        RuntimeError,
+    ),
 }
 if rank == 0:
     print(f"samples of data ranks: error of the gradient {report['right']:.0e}")
     print(f"samples of each rank: error of the gradient {report['by_rank']:.0%}")
     print(f"fully_shard without a mesh ends with a TypeError: {bool(report['without_mesh'])}")
     print(f"fully_shard first ends with a ValueError: {bool(report['sharded_first'])}")
+    print(
+        f"clipping beside a layer left out, with a RuntimeError: {bool(report['layer_left_out'])}"
+    )
 report = [report]
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
