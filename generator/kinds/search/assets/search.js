@@ -125,5 +125,8 @@ proofbookSearch.find = async (text) => {
     if (anchor) pages.get(path).push({ ...own, location: address, title: below(kind, title) });
     else Object.assign(pages.get(path)[0], own);
   }
-  return [...pages.values()].map((group) => group.sort((one, other) => other.score - one.score));
+  const groups = [...pages.values()].map((group) => group.sort((one, other) => other.score - one.score));
+  // Material takes the last entry for the page where none is without an anchor: its title leads to the best section.
+  for (const group of groups) if (!group.at(-1).score) group.at(-1).location = group[0].location;
+  return groups;
 };
