@@ -99,3 +99,23 @@ from proofbook.runners.__main__ import commands
 from proofbook.runners.traces.digest import source_digest
 print(*commands(), *map(source_digest, ("ddp", "labs", "sharding")))
 """
+
+
+def test_a_kind_of_an_installed_package_is_found_by_its_entry_point(tmp_path):
+    package, about = tmp_path / "elsewhere", tmp_path / "elsewhere-1.0.dist-info"
+    for folder in (package, about):
+        folder.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "hello.py").write_text(
+        "def add_arguments(parser):\n    parser.add_argument('who')\n\n"
+        "def main(asked):\n    print('hello', asked.who)\n    return 0\n"
+    )
+    (package / "kind.py").write_text(
+        "from proofbook.runners.system.kinds import Kind\n"
+        "KIND = Kind(commands={'hello': '.hello'}, needs_torch=False)\n"
+    )
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[proofbook.kinds]\nelsewhere = elsewhere.kind\n")
+    own = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
+    done = ran([sys.executable, "-m", "proofbook.runners", "hello", "there"], tmp_path, own)
+    assert (done.returncode, done.stdout) == (0, "hello there\n"), done.stderr
