@@ -110,6 +110,10 @@ class CellRow(Written):
     """what the ranks do. A row without it shows together with the next one."""
     from_all: bool = False
     """each rank received it from all ranks, which had the row above."""
+    colours: str | None = None
+    """the name of a list in the `report`: what each number is for, `0` or `1`, as its colour."""
+    keeps_colours: bool = False
+    """a number has the colour that it has above, a new one that of the number at its place."""
 
 
 class MeshAxis(Written):
