@@ -60,7 +60,8 @@ def _strip(
 ) -> float:  # fmt: skip
     """Draw the groups of an axis, neighbours below each other if they overlap; return y below."""
     first, second, *others = strip.groups[0]
-    wide = min(places[1] - places[0] - 4, 30)
+    each = places[1] - places[0]
+    wide = min(max(each - LEAST - 2, 17), each - 4, 30)
     room = places[second] - places[first] - wide - text_width(strip.passes)
     passes = strip.passes * (not others and room >= 3 * LEAST)
     words = filter(None, [strip.name, "" if passes else strip.passes, *strip.words])
