@@ -133,6 +133,8 @@ class Mesh(Written):
     title: Line | None = None
     node: int | PerRun
     """how many ranks a node has; ranks are numbered node by node."""
+    is_tree: bool = False
+    """the ranks of an axis are the first ones of its groups along the later axes."""
     axes: Annotated[list[MeshAxis], Field(min_length=1, max_length=5)]
     """in the order of the mesh: ranks are numbered along the last one first."""
     exchanged: str | None = None

@@ -85,10 +85,8 @@ def chained(draft: Draft) -> Parts:
 def _step(step: BuildStep, draft: Draft) -> Parts:
     told = Block([draft.prose(step.text), *parts.figure(draft, step.figure)])
     asked = parts.item(draft, step.commit, "before")
-    is_computed = isinstance(
-        draft.topic.items.get(step.commit or ""), Number | Predict | Ordering
-    )
-    yield from [told, *asked] if is_computed else [*asked, told]
+    is_late = isinstance(draft.topic.items.get(step.commit or ""), Number | Predict | Ordering)
+    yield from [told, *asked] if is_late else [*asked, told]
     what = "the result" + ", the insight" * bool(step.insight)
     result: list[Element | Markup] = [draft.heading(2, "Result"), draft.prose(step.result)]
     result += parts.figure(draft, step.shows)

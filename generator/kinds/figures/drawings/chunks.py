@@ -1,6 +1,6 @@
 """What each rank holds, step by step: a grid of cells, with arrows for what was sent."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, groupby, pairwise, starmap
 from statistics import fmean
@@ -19,9 +19,9 @@ class Cell:
     """A tensor on a rank: what it is, whether it is finished, and where it just came from.
 
     `came` is `above` from the cell above, in a ring whose last row comes first; `all above` or `all
-    below` from the cells of its group in that row, which are summed, or whose numbers it has where
-    they have `looks`. A cell is drawn once for all moments at which it is equal to itself, where
-    it came from aside.
+    below` from the cells of its group in that row, which are summed; `numbers` from those with the
+    same numbers. `looks` are those of its numbers, if they have any. A cell is drawn once for all
+    moments at which it is equal to itself, where it came from aside.
     """
 
     words: str
@@ -29,13 +29,10 @@ class Cell:
     came: str = field(default="", compare=False)
     looks: Sequence[str] = ()
 
-    @property
-    def parts(self) -> list[str]:
-        """The words of each box."""
-        return self.words.split(BESIDE)
 
-
-Rows = Sequence[Sequence[Cell | None]]
+Row = Sequence[Cell | None]
+Rows = Sequence[Row]
+Lanes = list[tuple[float, float]]  # from where to where arrows lead
 
 
 def chunks(
@@ -55,10 +52,10 @@ def chunks(
     start, line = (0, LINE) if is_above else (left, 0)
     # A row without a name continues the one above.
     last = list(frames.values())[-1]
-    betweens = [BETWEEN + TRAVEL * _travels(row) for row in last]
+    travels = [TRAVEL * any(cell and cell.came == "numbers" for cell in row) for row in last[1:]]
     steps = [
-        HEIGHT + (between + line if name else TOGETHER)
-        for name, between in zip(rows[1:], betweens[1:], strict=True)
+        HEIGHT + (BETWEEN + line + travel if name else TOGETHER)
+        for name, travel in zip(rows[1:], travels, strict=True)
     ]
     tops = list(accumulate(steps, initial=TOP + line))
     drawing = Drawing(layout.width, tops[-1] + HEIGHT + BETWEEN)
@@ -77,7 +74,7 @@ def chunks(
         for column, middle in enumerate(middles):
             through = [frame[position][column] for frame in frames.values()]
             _draw_cell(drawing, list(zip(through, moments, strict=True)), middle, y, width)
-            came_by = _lanes(last[position - 1], last[position], column, group)
+            came_by = _lanes(last[position - 1], last[position][column], column, group)
             lanes = [(start + width * x, start + width * to) for x, to in came_by]
             origins = [cell.came if cell else "" for cell in through]
             for came, alike in groupby(zip(origins, moments, strict=True), lambda span: span[0]):
@@ -85,32 +82,23 @@ def chunks(
                 if came:
                     up = 0 if came == "all below" else line  # no arrow crosses the name
                     with drawing.during(times[0], times[-1]):
-                        _arrows(drawing, came, middle, y - up, lanes, betweens[position])
+                        _arrows(drawing, came, middle, y - up, lanes)
     return drawing
 
 
-def _travels(row: Sequence[Cell | None]) -> bool:
-    return any(cell and cell.came and cell.looks for cell in row)
-
-
-def _lanes(
-    above: Sequence[Cell | None], row: Sequence[Cell | None], column: int, group: int
-) -> Iterator[tuple[float, float]]:
-    """Yield from where to where arrows lead to a cell, in columns: those of a rank's numbers."""
-    if not _travels(row):
-        for other in range(group):
-            origin = column - column % group + other
-            yield origin + 0.5, column + 0.5 + (origin - column) / 8
-        return
+def _lanes(above: Row, cell: Cell | None, column: int, group: int) -> Lanes:
+    """From where to where arrows lead to a cell, in columns; the numbers of a rank have one."""
+    if not cell or cell.came != "numbers":
+        ranks = range(column - column % group, column - column % group + group)
+        return [(rank + 0.5, column + 0.5 + (rank - column) / 8) for rank in ranks]
     places = dict(chain(*starmap(_places, enumerate(above))))
-    ends = [(places[word], to) for word, to in _places(column, row[column])]
-    for _, lane in groupby(ends, lambda end: int(end[0])):
-        starts, goals = zip(*lane, strict=True)
-        yield fmean(starts), fmean(goals)
+    ends = [(places[word], to) for word, to in _places(column, cell)]
+    lanes = [zip(*lane, strict=True) for _, lane in groupby(ends, lambda end: int(end[0]))]
+    return [(fmean(starts), fmean(goals)) for starts, goals in lanes]
 
 
 def _places(column: int, cell: Cell | None) -> list[tuple[str, float]]:
-    parts = cell.parts if cell else []
+    parts = cell.words.split(BESIDE) if cell else []
     return [(word, column + (n + 0.5) / len(parts)) for n, word in enumerate(parts)]
 
 
@@ -124,27 +112,25 @@ def _draw_cell(
     for cell, alike in groupby(through, lambda span: span[0]):
         times = [time for _, ends in alike for time in ends]
         if cell:
-            look, letters = ("compute", "ground") if cell.is_whole else ("layer", "")
-            looks = [f"{of_part} span" for of_part in cell.looks] or [look] * len(cell.parts)
-            letters = "ground" if cell.looks else letters
+            look = "compute" if cell.is_whole else "layer"
+            letters = "ground" if cell.is_whole or cell.looks else ""
+            parts = cell.words.split(BESIDE)
+            looks = [f"{of_part} span" for of_part in cell.looks] or [look] * len(parts)
             with drawing.during(times[0], times[-1]):
                 each = (width - 4) / len(looks)
-                for place, (words, look) in enumerate(zip(cell.parts, looks, strict=True)):
+                for place, (words, look) in enumerate(zip(parts, looks, strict=True)):
                     x = middle - width / 2 + 2 + place * each
                     drawing.box(x, y, each, HEIGHT, look, radius=4)
                     drawing.word(x + each / 2, y + HEIGHT / 2, words, letters, "middle")
 
 
-def _arrows(
-    drawing: Drawing, came: str, middle: float, y: float, lanes: Sequence[tuple[float, float]],
-    high: float,
-) -> None:  # fmt: skip
+def _arrows(drawing: Drawing, came: str, middle: float, y: float, lanes: Lanes) -> None:
     if came == "above":
         drawing.arrow(middle, y - BETWEEN + 4, middle, y - 2)
         if y == TOP:  # it left the last row at the bottom
             drawing.arrow(middle, drawing.height - BETWEEN + 2, middle, drawing.height - 6)
         return
-    start, end = y - high + 2, y - 3
+    start, end = y - BETWEEN - TRAVEL * (came == "numbers") + 2, y - 3
     if came == "all below":
         start, end = y + HEIGHT + BETWEEN - 2, y + HEIGHT + 3
     for origin, to in lanes:

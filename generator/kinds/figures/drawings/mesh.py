@@ -68,7 +68,8 @@ def _strip(
     for line in wrapped(" · ".join(words), drawing.width):
         drawing.word(0, y + LINE / 2, line)
         y += LINE
-    height = TRACK * (second - first - 1) + HIGH + 2 * EDGE
+    tracks = max(group[0] % (second - first) for group in strip.groups)
+    height = TRACK * tracks + HIGH + 2 * EDGE
     for start, size in frames:
         drawing.box(start, y, size, height, "soft hollow", radius=4)
     for group in strip.groups:

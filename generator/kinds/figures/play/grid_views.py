@@ -223,9 +223,9 @@ def _reported(
         looks = [[LOOKS[int(n)] for n in _words(facts[row.colours])] for facts in of_ranks]
     elif row.keeps_colours:
         looks = _kept(held, above)
-    came, is_whole = "all above" if row.from_all else "", held[1:] == held[:-1]
+    came, is_whole = "numbers" if looks[0] else "all above", held[1:] == held[:-1]
     return [
-        Cell(BESIDE.join(words), is_whole, came, tuple(look))
+        Cell(BESIDE.join(words), is_whole, came * row.from_all, tuple(look))
         for words, look in zip(held, looks, strict=True)
     ]
 
@@ -233,7 +233,7 @@ def _reported(
 def _kept(held: Sequence[Sequence[str]], above: Held) -> list[list[str]]:
     """The looks of the same numbers in a row above, or else of those at the same places."""
     for row in reversed(above):
-        pairs = (zip(cell.parts, cell.looks, strict=False) for cell in row if cell)
+        pairs = (zip(cell.words.split(BESIDE), cell.looks, strict=False) for cell in row if cell)
         looks = dict(chain.from_iterable(pairs))
         if looks.keys() == {*chain.from_iterable(held)}:
             return [[looks[word] for word in words] for words in held]
