@@ -299,7 +299,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         return nav
 
     def _path(self, path: Page, files: Files) -> Section:
-        """The path as the drawer lists it: the first hour, and of each topic its lessons and labs."""
+        """The lessons in the drawer: the first hour, and those of each topic with its labs."""
         modes = interface_words()["modes"]
         of_topics: dict[str, list[StructureItem]] = {}
         kinds = ["topic", *itertools.chain(*(next(filling("groups"), {}).values()))]
