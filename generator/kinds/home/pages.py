@@ -38,6 +38,11 @@ def sheets(book: Book) -> Iterator[Sheet]:
         yield Sheet(path, "topic", file.title, file.summary, written, topic=topic)
 
 
+def former(_: Book, path: str) -> Sequence[str]:
+    """The anchor of the lessons' heading when it was another."""
+    return ["path"] * (path == "topics/index.md")
+
+
 def home(draft: Draft) -> Iterator[Element | Markup]:
     """The home page."""
     folio, book = draft.folio, draft.folio.book
