@@ -116,11 +116,14 @@ function mark() {
 // Where home's *Continue* leads: this page, or the next one when it is done. Who answered nothing here, and has more
 // to do, looked something up. Not in `mark`, which other windows call when this one writes.
 function remember() {
-  const { way } = rail.dataset;
   const { n, isDone } = counted(rail.dataset);
   const next = isDone && rail.querySelector("[rel=next]");
-  const title = (next || document.querySelector("h1")).textContent.replace("Next: ", "");
-  if (n || next) store.set("last", { href: (next || location).href, way, title });
+  if (n || next)
+    store.set("last", {
+      href: (next || location).href,
+      way: rail.dataset.way,
+      title: (next || document.querySelector("h1")).textContent.replace("Next: ", ""),
+    });
 }
 
 // The pages that a reader has opened, or has seen to their end.
