@@ -36,12 +36,12 @@ stager = CountingStager(StagingOptions(False, False, False, False))  # copies be
 saving = dcp.async_save(state, checkpoint_id=folders[0], async_stager=stager)
 facts = {"threads": threading.active_count() - num_threads}
 saving.result()
-facts |= {"copied": stager.num_bytes, "threads_left": threading.active_count() - num_threads}
+facts |= {"copied_bytes": stager.num_bytes, "threads_left": threading.active_count() - num_threads}
 stager.close()
 report = [{}] * dist.get_world_size()
 dist.all_gather_object(report, facts)
 if rank == 0:
-    print(f"{facts['threads']} thread more, {facts['copied']} bytes copied")
+    print(f"{facts['threads']} thread more, {facts['copied_bytes']} bytes copied")
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()

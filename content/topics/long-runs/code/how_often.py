@@ -33,7 +33,8 @@ for name, stall in (("waiting", WRITING), ("background", STALL)):
     interval = math.sqrt(2 * stall * BETWEEN)
     lost = stall / interval + (interval / 2 + WRITING + RESTART) / BETWEEN
     facts |= {f"{name}_interval": interval, f"{name}_predicted": 1 / (1 + lost)}
-    facts |= {f"{name}_{word}": goodput(times * interval, stall) for word, times in AROUND.items()}
+    found = {word: goodput(times * interval, stall) for word, times in AROUND.items()}
+    facts |= {f"{name}_rule": found["rule"], f"{name}_all": [*found.values()]}
+    print(f"{name}: every {interval:.2f} h, goodput {found['rule']:.3f}")
+    print("  at", ", ".join(f"{word} {value:.3f}" for word, value in found.items()))
 report = [facts]
-for name, value in facts.items():
-    print(f"{name}: {value:.3f}")

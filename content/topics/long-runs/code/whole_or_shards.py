@@ -40,7 +40,7 @@ if rank == 0:
     torch.save({"model": gathered[0], "optimizer": gathered[1]}, folder / "whole.pt")
 dist.barrier()
 own = sum(file.stat().st_size for file in (folder / "shards").glob(f"__{rank}_*"))
-facts = {"shards": own, "whole": (folder / "whole.pt").stat().st_size if rank == 0 else 0}
+facts = {"shards_bytes": own, "whole_bytes": (folder / "whole.pt").stat().st_size if rank == 0 else 0}
 if rank == 0:
     dcp_to_torch_save(folder / "shards", folder / "joined.pt")
     first = torch.load(folder / "joined.pt")["model"]["0.weight"]
@@ -48,8 +48,8 @@ if rank == 0:
 report = [{}] * dist.get_world_size()
 dist.all_gather_object(report, facts)
 if rank == 0:
-    print(f"bytes written, as shards: {[of['shards'] for of in report]}")
-    print(f"bytes written, whole:     {[of['whole'] for of in report]}")
+    print(f"bytes written, as shards: {[of['shards_bytes'] for of in report]}")
+    print(f"bytes written, whole:     {[of['whole_bytes'] for of in report]}")
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()
