@@ -11,7 +11,6 @@ from resume import Resumable, complete
 from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
-
 CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}
 
 
