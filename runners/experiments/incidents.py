@@ -343,7 +343,7 @@ resumed = partial(_job, num_attempts=2)
 seeded = partial(_job, "equal_seeds", "loss samples shifts", 1, "shifts", num_steps=2)
 RUNS = {
     "healthy": late("nothing", "loss weights"),
-    "hung": _job("own_best", "loss", timeout_seconds=3),
+    "hung": _job("own_best", "loss", 2, timeout_seconds=3),
     "not_hung": _job("agreed_best", "loss"),
     "out_of_memory": _job("out_of_memory", "loss MiB", 0, "grows", limit_mib=50),
     "stale_epoch": resumed("stale_epoch", "loss samples", sign="epoch", num_steps=6, saves_every=4),
