@@ -263,7 +263,12 @@ def incident(rank: Rank[Settings]) -> None:
         codes = exit_codes(rank, attempt)
         logs = sorted(rank.scratch.glob(f"log-{attempt}-*"))
         of_attempt = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
-        for line in sorted(of_attempt, key=lambda line: line["at"]):
+        earlier = Counter[tuple[int, int]]()  # lines of a rank in a step
+        for line in of_attempt:
+            place = line["at"], line["rank"]
+            line["place"] = line["at"], earlier[place]
+            earlier[place] += 1
+        for line in sorted(of_attempt, key=lambda line: line["place"]):
             print(f"[rank {line['rank']}] step {line['at']:2}  {line['text']}")
         named = [f"{c} ({signal.Signals(-c).name})" if c < 0 else str(c) for c in codes]
         print("[launcher] exit codes by rank:", ", ".join(named))
