@@ -1,4 +1,4 @@
-"""Two ranks train, save, and begin anew from what they saved: with all of it, then without a part.
+"""Two ranks train one weight, stop, and go on from what they saved: with all of it, and without.
 
 torchrun --nproc-per-node 2 resumed_smallest.py
 """
@@ -8,51 +8,50 @@ import time
 import torch
 import torch.distributed as dist
 
-STEPS, SAVED_AT = 8, 4
+STEPS, SAVED_AT = 6, 3
 
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
 
 
+def train(state, last):
+    """Go on to the last step; the weight after each step."""
+    weights = []
+    while state["step"] < last:
+        sample = torch.tensor(2 * state["step"] + rank)  # of this step and rank
+        dist.all_reduce(sample)  # stands for the gradient
+        state["momentum"] = sample.item() + state["momentum"] // 2
+        state["weight"] += state["momentum"]
+        state["step"] += 1
+        weights.append(state["weight"])
+    return weights
+
+
 def begin():
-    """A model and its optimizer, as a program has them when it starts."""
-    torch.manual_seed(0)
-    model = torch.nn.Linear(8, 1)
-    return model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-
-
-def train(model, optimizer, first, last):
-    for step in range(first, last):
-        torch.manual_seed(1000 * step + rank)  # the samples of this step and rank
-        loss = model(torch.randn(16, 8)).sub(1).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        for weight in model.parameters():
-            dist.all_reduce(weight.grad)
-            weight.grad /= size
-        optimizer.step()
-    return model.weight.detach().clone()
+    return {"weight": 0, "momentum": 0, "step": 0}
 
 
 def resumed(left_out):
-    """The weights of a run that ends after a save, and of which another process goes on."""
-    model, optimizer = begin()
-    train(model, optimizer, 0, SAVED_AT)
-    saved = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": SAVED_AT}
-    model, optimizer = begin()
-    model.load_state_dict(saved["model"])
-    if left_out != "optimizer":
-        optimizer.load_state_dict(saved["optimizer"])
-    return train(model, optimizer, 0 if left_out == "step" else saved["step"], STEPS)
+    """What another process does that begins with the saved state, but for one part of it."""
+    return train(begin() | {part: saved[part] for part in saved if part != left_out}, STEPS)
 
 
-whole = train(*begin(), 0, STEPS)
-apart = {out: (resumed(out) - whole).abs().max().item() for out in ("nothing", "optimizer", "step")}
+state = begin()
+until = train(state, SAVED_AT)
+saved = dict(state)  # a program writes it to a file
+whole = until + train(state, STEPS)
+
+results = {
+    "samples": [2 * step + rank for step in range(STEPS)], "whole": whole,
+    "saved": list(saved.values()), "with_all": resumed(None),
+    "without_momentum": resumed("momentum"), "without_step": resumed("step"),
+}  # fmt: skip
 if rank == 0:
-    for left_out, distance in apart.items():
-        print(f"left out: {left_out:9}  apart at the end: {distance:.4f}")
+    for name in ("whole", "with_all", "without_momentum", "without_step"):
+        print(f"{name:17} {results[name]}")
+apart = {f"{name}_apart": of[-1] - whole[-1] for name, of in results.items()}
 report = [None] * size
-dist.all_gather_object(report, {f"apart_without_{out}": number for out, number in apart.items()})
+dist.all_gather_object(report, results | apart)
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()
