@@ -18,6 +18,9 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 
+# For a program, `resume.py` lies beside it.
+sys.path.append(str(Path(__file__).parents[1] / "content" / "code"))
+
 
 def _watch(file) -> None:
     """Write calls down, with what a lambda shows; the clock counts 1 s a step, 1000 s a save."""
@@ -49,6 +52,7 @@ def _rank(rank: int, count: int, port: int, program: Path, arguments: list[str],
     with log.open("a") as sys.stdout, log.with_suffix(".calls").open("a") as calls:
         _watch(calls)
         sys.argv = [str(program), *arguments]
+        sys.path.insert(0, str(program.parent))
         runpy.run_path(str(program), run_name="__main__")
 
 
