@@ -54,7 +54,7 @@ def write_seconds():
 
 
 def suspects(planted):
-    """By check, the ranks that differ from most; rank 1 has the planted fault."""
+    """This rank's row, and by check the ranks that differ from most; rank 1 has the fault."""
     row = {"digest": product(planted == "digest" and rank == 1), "sums": wrong_sums()}
     row["link"] = max(exchange_seconds(distance) for distance in range(1, size))
     row["disk"] = write_seconds()
@@ -66,15 +66,18 @@ def suspects(planted):
         usual = median_low(of[name] for of in rows)
         apart = [abs(of[name] - usual) for of in rows]
         found[name] = [r for r in range(size) if apart[r] > number + times * usual]
-    return found
+    return row, found
 
 
-report = [{planted: suspects(planted) for planted in ("nothing", "digest", "clock")}]
-if rank == 0:
-    print(*report[0].items(), sep="\n")
-report = [
-    {f"{plant}_{check}": ranks for plant, of in report[0].items() for check, ranks in of.items()}
-]
+report = {}
+for planted in ("clock", "nothing", "digest"):
+    row, found = suspects(planted)
+    report |= {f"{planted}_{name}": ranks for name, ranks in found.items()}
+    if rank == 0:
+        print(f"{planted} planted, suspects: {found}")
+reports = [None] * size
+dist.all_gather_object(reports, report | {"digest": row["digest"] % 1000, "sums": row["sums"]})
+report = reports
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()

@@ -26,7 +26,7 @@ def differ(tensor):
 
 
 def first_step_found(fault, same_samples):
-    """Train; the first step in which a comparison finds a difference, or 0."""
+    """Train; the first step in which a comparison finds a difference, or 0, and its numbers."""
     source = torch.Generator().manual_seed(0)
     weights = torch.randn(WIDTH * WIDTH, generator=source).chunk(2)[place]
     for step in range(1, STEPS + 1):
@@ -41,21 +41,25 @@ def first_step_found(fault, same_samples):
         gradient = torch.empty_like(weights)
         dist.reduce_scatter_tensor(gradient, whole.grad.flatten(), group=shards)
         found = same_samples and differ(gradient)
+        numbers = {"own": whole.grad[0, 0].item(), "scattered": gradient[0].item()}
         dist.all_reduce(gradient, group=replicas)
         weights = weights - RATE * gradient / dist.get_world_size()
         weights[0] += float(is_bad and fault == "update")
         if found or differ(weights):
-            return step
-    return 0
+            return step, numbers | {"reduced": gradient[0].item()}
+    return 0, {}
 
 
 report = {}
 for fault in ("update", "backward"):
     for name, same_samples in (("weights", False), ("gradients", True)):
-        report[f"{fault}_{name}"] = found = first_step_found(fault, same_samples)
+        found, numbers = first_step_found(fault, same_samples)
+        report |= {f"{fault}_{name}": found} | numbers
         if rank == 0:
             print(f"wrong in {fault:>8}, compared {name:>9}: found in step {found or 'none'}")
-report = [report]
+reports = [None] * dist.get_world_size()
+dist.all_gather_object(reports, report)
+report = reports
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()
