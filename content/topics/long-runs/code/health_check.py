@@ -12,7 +12,7 @@ from statistics import median_low
 import torch
 import torch.distributed as dist
 
-WIDTH, COUNT = 128, 1 << 18  # small; on devices, let each part take ten seconds
+WIDTH, COUNT = 128, 1 << 18  # small; for devices, larger
 # By how much a rank may differ from most ranks: by a number, or by a multiple of theirs.
 ALLOWED = {"digest": (0, 0), "sums": (0, 0), "link": (0, 20), "disk": (0, 20), "clock": (5, 0)}
 

@@ -21,7 +21,7 @@ most = torch.tensor([peak_bytes, float(not gradient.isfinite().all())])
 dist.all_reduce(most, dist.ReduceOp.MAX)
 line = {
     "loss": (sums[0] / sums[1]).item(),
-    "mean_of_means": (sums[2] / size).item(),
+    "means_loss": (sums[2] / size).item(),
     "own_loss": loss,
     "peak": most[0].item(),
     "own_peak": peak_bytes,
