@@ -12,10 +12,9 @@ order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(0))  # o
 num_times_seen = torch.zeros(SAMPLES)
 
 
-def train(state, num_ranks):
-    """Take steps; all ranks in one process, which shows what the sampler of each yields."""
-    step = state["step"]
-    position = state["num_samples"]
+def train(step, num_samples, num_ranks):
+    """Take steps, all ranks in one process; what a checkpoint would have."""
+    position = num_samples
     for _ in range(STEPS):
         for _ in range(GLOBAL_BATCH // (RANK_BATCH * num_ranks)):  # fewer ranks accumulate
             batch = order[position : position + RANK_BATCH * num_ranks]
@@ -23,11 +22,11 @@ def train(state, num_ranks):
                 num_times_seen[batch[rank::num_ranks]] += 1  # forward and backward
             position += len(batch)
         step += 1  # reduce, and update
-    return {"step": step, "num_samples": position}
+    return step, position
 
 
-saved = train({"step": 0, "num_samples": 0}, RANKS_BEFORE)
-train(saved, RANKS_AFTER)
+saved = train(0, 0, RANKS_BEFORE)
+train(*saved, RANKS_AFTER)
 twice, never = (num_times_seen > 1).sum().item(), (num_times_seen == 0).sum().item()
 print(f"of {SAMPLES} samples, {twice} were seen twice and {never} never")
 report = [{"twice": twice, "never": never}]

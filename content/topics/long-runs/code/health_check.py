@@ -53,30 +53,30 @@ def write_seconds():
     return time.perf_counter() - start
 
 
-def suspects(planted):
-    """This rank's row, and by check the ranks that differ from most; rank 1 has the fault."""
-    row = {"digest": product(planted == "digest" and rank == 1), "sums": wrong_sums()}
-    row["link"] = max(exchange_seconds(distance) for distance in range(1, size))
-    row["disk"] = write_seconds()
+def examine(planted):
+    """This rank's numbers, and by check the ranks that differ from most; rank 1 has the fault."""
+    own = {"digest": product(planted == "digest" and rank == 1), "sums": wrong_sums()}
+    own["link"] = max(exchange_seconds(distance) for distance in range(1, size))
+    own["disk"] = write_seconds()
     dist.barrier()
-    row["clock"] = time.time() + 60 * (planted == "clock" and rank == 1)
-    rows, found = [None] * size, {}
-    dist.all_gather_object(rows, row)
+    own["clock"] = time.time() + 60 * (planted == "clock" and rank == 1)
+    dist.all_gather_object(rows := [None] * size, own)
+    suspects = {}
     for name, (number, times) in ALLOWED.items():
-        usual = median_low(of[name] for of in rows)
-        apart = [abs(of[name] - usual) for of in rows]
-        found[name] = [r for r in range(size) if apart[r] > number + times * usual]
-    return row, found
+        usual = median_low(row[name] for row in rows)
+        is_bad = [abs(row[name] - usual) > number + times * usual for row in rows]
+        suspects[name] = [other for other in range(size) if is_bad[other]]
+    return own, suspects
 
 
 report = {}
 for planted in ("clock", "nothing", "digest"):
-    row, found = suspects(planted)
-    report |= {f"{planted}_{name}": ranks for name, ranks in found.items()}
+    own, suspects = examine(planted)
+    report |= {f"{planted}_{name}": ranks for name, ranks in suspects.items()}
     if rank == 0:
-        print(f"{planted} planted, suspects: {found}")
-reports = [None] * size
-dist.all_gather_object(reports, report | {"digest": row["digest"] % 1000, "sums": row["sums"]})
+        print(f"{planted} planted, suspects: {suspects}")
+report |= {"digest": own["digest"] % 1000, "sums": own["sums"]}
+dist.all_gather_object(reports := [None] * size, report)
 report = reports
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang

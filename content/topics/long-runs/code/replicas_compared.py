@@ -57,8 +57,7 @@ for fault in ("update", "backward"):
         report |= {f"{fault}_{name}": found} | numbers
         if rank == 0:
             print(f"wrong in {fault:>8}, compared {name:>9}: found in step {found or 'none'}")
-reports = [None] * dist.get_world_size()
-dist.all_gather_object(reports, report)
+dist.all_gather_object(reports := [None] * dist.get_world_size(), report)
 report = reports
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
