@@ -319,6 +319,19 @@ def _forms(text):
     return dict(re.findall(r'data-item="([^"]+)" data-digest="([^"]+)"', text))
 
 
+def test_a_step_of_a_problem_is_closed_until_the_one_before_is_answered(copy):
+    copy.edit(
+        "topics/asking/challenge.yml",
+        "    item: which-hold",
+        "    steps: [how-slow, what-peak]\n    item: which-hold",
+    )
+    problem = render(copy.load())[CHALLENGE].partition("Choose several")[2].partition("Work out")[0]
+    places = re.findall(r'data-after="([\w-]+)"|data-item="([\w-]+)"', problem)
+    assert [after or f"asks {item}" for after, item in places] == [
+        "asks how-slow", "how-slow", "asks what-peak", "what-peak", "asks which-hold", "which-hold",
+    ]  # fmt: skip
+
+
 def test_a_rerun_with_other_times_and_losses_voids_no_answer(copy, rendered):
     with copy.rewritten("tiny_training") as trace:
         trace["recorded_at"] = "2027-01-01T00:00:00Z"
