@@ -53,7 +53,8 @@ for name, inner in (("sgd", SGD), ("adamw", AdamW)):
 for name, every in (("often", OFTEN), ("rarely", RARELY)):
     _, report[f"{name}_bytes"] = train(AdamW, every, NESTEROV)
 if rank == 0:
-    print({name: f"{number:.3g}" for name, number in report.items()})
+    for name, number in report.items():
+        print(f"{name:>12} {number:.3g}")
 report = [report]
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
