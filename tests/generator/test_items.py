@@ -237,6 +237,10 @@ ANSWERS = {
     "tl-trace-passed": lambda ranks, activation: sum([activation / ranks] * 4),
     "tl-draw-sent": lambda ranks, activation: sum([activation / ranks] * (ranks - 1) * 2 * 4),
     "tl-draw-stored": lambda ranks, split, whole: sum([split / ranks, whole]),
+    "lr-deep-copies": lambda parameters, ranks, node: sum([3 * parameters * 4 / ranks] * node),
+    "lr-deep-background": lambda interval, stall, writing, restart, between: (
+        interval / (interval + stall + interval / between * (interval / 2 + writing + restart))
+    ),
     "ml-learn-bytes": lambda tokens, width, choices: sum([tokens * choices * width * 4] * 4),
     "ml-trace-busiest": lambda tokens, skewed, ranks: sum(
         2 * skewed + 2 * (tokens - skewed) / ranks for _ in range(ranks)),
