@@ -246,6 +246,9 @@ ANSWERS = {
         2 * skewed + 2 * (tokens - skewed) / ranks for _ in range(ranks)),
     "ml-cost-gathered": lambda experts, width, hidden: 3 * sum([2 * width * hidden * 4] * experts),
     "ml-cost-sums": lambda layers, stages, activation: sum([activation] * (4 * layers // stages)),
+    "lr-deep-fewer": lambda steps, batch, before, after: sum(
+        len(range(rank * batch, (rank + 1) * batch)) for rank in range(after, before)) * steps,
+    "lr-deep-rare": lambda steps, width, every: 4 * width**2 * len(range(every, steps + 1, every)),
     "sd-gather-calls": lambda layers: len([*range(layers), *range(layers)]),
 }
 # fmt: on
