@@ -241,6 +241,11 @@ ANSWERS = {
     "lr-deep-background": lambda interval, stall, writing, restart, between: (
         interval / (interval + stall + interval / between * (interval / 2 + writing + restart))
     ),
+    "lr-learn-lost": lambda death, saved, _: len(range(saved, death)),
+    "lr-cost-bytes": lambda parameters: sum([4 * parameters] * 3),
+    "lr-cost-goodput": lambda interval, stall, restart, between: (
+        interval / (interval + stall + interval / between * (interval / 2 + stall + restart))
+    ),
     "ml-learn-bytes": lambda tokens, width, choices: sum([tokens * choices * width * 4] * 4),
     "ml-trace-busiest": lambda tokens, skewed, ranks: sum(
         2 * skewed + 2 * (tokens - skewed) / ranks for _ in range(ranks)),
