@@ -49,8 +49,9 @@ def sheets(book: Book) -> Iterator[Sheet]:
             yield Sheet(path, "summary", title, topic.file.summary, written, topic=topic)
     if any(topic.file.key_laws for topic in book.topics):
         about = (
-            "The laws of all topics with their formulas and letters, on two sheets of paper. Runs "
-            "are on gloo unless a row says otherwise; behind each verdict stands its regime."
+            "The laws of all topics with their formulas, on two sheets of paper. Letters hold "
+            "within a topic. Runs are on gloo unless a row says otherwise; behind each verdict "
+            "stands its regime."
         )
         yield Sheet(f"{CHEAT_SHEET}.md", "sheet", "Cheat sheet", about)
 

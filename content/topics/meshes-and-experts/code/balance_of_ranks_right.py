@@ -1,4 +1,4 @@
-"""Ranks balance the tokens of all.
+"""The loss that balances experts, for a batch on two ranks.
 
 torchrun --nproc-per-node 2 balance_of_ranks_right.py
 """

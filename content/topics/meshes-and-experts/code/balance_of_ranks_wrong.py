@@ -1,4 +1,4 @@
-"""Each rank balances its own tokens.
+"""The loss that balances experts, for a batch on two ranks.
 
 torchrun --nproc-per-node 2 balance_of_ranks_wrong.py
 """

@@ -1,4 +1,4 @@
-"""Ranks clip by one norm: squares of all experts, and of the dense layer once.
+"""Two ranks train a dense layer and an expert each, with clipped gradients.
 
 torchrun --nproc-per-node 2 clip_experts_right.py
 """

@@ -1,4 +1,4 @@
-"""Each rank clips its gradients by the norm that it computes.
+"""Two ranks train a dense layer and an expert each, with clipped gradients.
 
 torchrun --nproc-per-node 2 clip_experts_wrong.py
 """

@@ -1,4 +1,4 @@
-"""Outputs of experts are put where their tokens are.
+"""Two ranks, with an expert each, send tokens to experts and get their outputs back.
 
 torchrun --nproc-per-node 2 order_of_tokens_right.py
 """

@@ -44,14 +44,22 @@ torch.manual_seed(1 + rank)
 model(torch.randn(8, WIDTH)).square().mean().backward()
 optimizer.step()
 head = model[1].weight.norm().item()
+refused = 0
+for kernels in ("foreach", "fused"):
+    try:
+        torch.optim.AdamW(model.parameters(), **{kernels: True}).step()
+    except RuntimeError:
+        refused += 1
 
 report = [{}] * num_ranks
-dist.all_gather_object(report, {"rows": is_own.float().mean().item(), "saved": saved, "head": head})
+facts = {"rows": is_own.float().mean().item(), "saved": saved, "head": head, "refused": refused / 2}
+dist.all_gather_object(report, facts)
 if rank == 0:
     print(f"seeds differ: {report[0]['rows']:.0%} of the weight's rows are those of rank 0")
     print(f"rank 0 saves its state_dict(): {saved:.0%} of the values")
     print(f"model.module: {message}")
     print(f"the root is not sharded: norm of the head {head:.4f}, and {report[1]['head']:.4f}")
+    print(f"of foreach and fused, {refused} refuse its gradients")
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()

@@ -22,7 +22,7 @@ first, second = torch.randn(HIDDEN, WIDTH) / 4, torch.randn(WIDTH, HIDDEN) / 8
 first_bias, second_bias = torch.randn(HIDDEN), torch.randn(WIDTH)
 
 
-def bias_before():
+def mlp_before():
     columns, own_bias = first.chunk(size)[rank], first_bias.chunk(size)[rank]
     rows = second.chunk(size, 1)[rank]
     hidden = gelu(linear(tokens, columns, own_bias))
@@ -31,7 +31,7 @@ def bias_before():
     return outputs, linear(gelu(linear(tokens, first, first_bias)), second, second_bias)
 
 
-def bias_after():
+def mlp_after():
     columns, own_bias = first.chunk(size)[rank], first_bias.chunk(size)[rank]
     rows = second.chunk(size, 1)[rank]
     hidden = gelu(linear(tokens, columns, own_bias))
@@ -92,7 +92,7 @@ def norm_after():
 
 
 facts = {}
-for function in (bias_before, bias_after, dropout_before, dropout_after, norm_before, norm_after):
+for function in (mlp_before, mlp_after, dropout_before, dropout_after, norm_before, norm_after):
     ours, expected = function()
     facts[function.__name__] = (ours - expected).abs().max().item()
     if rank == 0:
