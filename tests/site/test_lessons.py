@@ -25,7 +25,7 @@ BEFORE = {
     "pipeline-parallelism": 8455, "sharding": 10273,
 }  # fmt: skip
 # Topics that were written after that, and the most that they may tell; tables of figures count.
-SINCE = {"tensor-parallelism": 7980, "meshes-and-experts": 10260}
+SINCE = {"tensor-parallelism": 7980, "meshes-and-experts": 10260, "long-runs": 10260}
 APART = ("index", "lab", "recall", "summary")
 NUM_WORDS_IN_A_SENTENCE = 25
 

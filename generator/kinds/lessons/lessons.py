@@ -139,7 +139,8 @@ def challenge(draft: Draft) -> Parts:
         yield from draft.passage(title, problem.situation, number, 3)
         if problem.output:
             yield programs.printed(problem.output, draft.folio)
-        yield from parts.item(draft, problem.item, "challenge")
+        for name in (*problem.steps, problem.item):
+            yield from parts.item(draft, name, "challenge")
         yield reveal("The worked answer", problem.item, [draft.prose(problem.worked)])
     yield from draft.passage("Where this leaves you", lesson.afterword)
 

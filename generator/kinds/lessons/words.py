@@ -281,6 +281,8 @@ class Problem(words.Written):
     title: words.Line
     situation: words.Prose
     output: words.RunPath | None = None
+    steps: list[words.ItemId] = []
+    """ids of questions before it, such as the steps of a diagnosis."""
     item: words.ItemId
     worked: words.Prose
 
