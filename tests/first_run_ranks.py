@@ -18,6 +18,9 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 
+# For a program, `resume.py` lies beside it.
+sys.path.append(str(Path(__file__).parents[1] / "content" / "code"))
+
 
 def _watch(file) -> None:
     """Write calls down, with what a lambda shows; the clock counts 1 s a step, 1000 s a save."""

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MORE = "PROOFBOOK_EXPERIMENTS"
 PLAIN = b"proofbook.runners.plain"  # what an experiment without ranks imports
 SEVERAL = "EXPERIMENTS"  # in a file of several experiments: each by its name
+SHARED = ROOT / "content" / "code"  # what programs of lessons import as if it lay beside them
 
 
 class _Entered:
@@ -26,13 +27,13 @@ def enter_book(folder: Path | None) -> None:
     """Work in the book of this folder from now on; in ours, where it holds none of one's own.
 
     The folder goes on Python's path, behind all else, so that experiments of one's own can import
-    `experiments._shared`.
+    `experiments._shared`; of ours, the folder of what programs share.
     """
-    sys.path[:] = [path for path in sys.path if path != str(_Entered.book)]
+    sys.path[:] = [path for path in sys.path if path not in (str(_Entered.book), str(SHARED))]
     _Entered.book = None
     if folder and (folder / "experiments").is_dir() and (folder / "content").is_dir():
         _Entered.book = folder.resolve()
-        sys.path.append(str(_Entered.book))
+    sys.path.append(str(_Entered.book or SHARED))
 
 
 def own_book() -> Path | None:

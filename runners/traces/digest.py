@@ -6,8 +6,9 @@ name; `LEFT_OUT` says of the others why not. Comments, docstrings, the sizes of 
 file holds what is imported are left out: none of them changes a result. A module of imports alone
 passes names on, and is not covered itself. An import of ours that leads to none of `ROOTS` is an
 error: an edit behind it would leave a stale trace valid. Programs that an experiment finds by a
-pattern, one a run, have a digest each, of their whole text, also where a `wrong.yml` states it as
-a difference: a new one, or a changed one, leaves the runs of the others as they are.
+pattern, one a run, have a digest each, of their whole text and of what they share, also where a
+`wrong.yml` states it as a difference: a new one, or a changed one, leaves the others' runs as they
+are.
 """
 
 import ast
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeGuard
 
 from proofbook.runners.core.trace.schema import digest_of
-from proofbook.runners.system.book import ROOT, experiment_files, is_plain
+from proofbook.runners.system.book import ROOT, SHARED, experiment_files, is_plain
 from proofbook.runners.system.errors import FixableError
 from proofbook.runners.traces.differences import wrong_programs
 
@@ -241,11 +242,19 @@ def program_digests(experiment: str) -> dict[str, str]:
     path = experiment_files().get(experiment)
     programs = _read(path).programs if path else ()
     files = [file for name in programs if "*" in name for file in ROOT.glob(name)]
-    digests = {file: file_digest(file) for file in files if file.suffix != ".yml"}
+    digests = {file: _program_digest(file) for file in files if file.suffix != ".yml"}
     for file in files:
         if file.suffix == ".yml":
             digests |= _wrong_digests(file)
     return {path.relative_to(ROOT).as_posix(): digests[path][:16] for path in sorted(digests)}
+
+
+def _program_digest(file: Path) -> str:
+    """The digest of a program, with those of the files that it shares with others."""
+    text, known = _read(file).content.decode(errors="replace"), sorted(SHARED.glob("*.py"))
+    imported = [one for one in known if re.search(rf"^(from|import) {one.stem}\b", text, re.M)]
+    parts = [*map(file_digest, [file, *imported])]
+    return digest_of(parts) if imported else parts[0]
 
 
 def _wrong_digests(file: Path) -> Iterator[tuple[Path, str]]:

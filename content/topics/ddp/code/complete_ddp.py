@@ -10,25 +10,20 @@ On two CPU processes, and on a node with eight GPUs:
 import argparse
 import math
 import os
-import shutil
 import time
 import zlib
 from contextlib import nullcontext
-from dataclasses import dataclass
 from datetime import timedelta
-from itertools import islice
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
+from resume import Resumable, ResumableSampler, Stop, batches, evaluate  # beside this file
 from torch import nn
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
-from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import DataLoader, Dataset
 
 VOCABULARY = 64
 SIZES = {"tiny": (2, 64), "small": (12, 768), "large": (24, 2048)}  # blocks, width
@@ -52,16 +47,6 @@ class Sequences(Dataset):
         tokens = (start + stride % 4 * torch.arange(self.length + 1)) % VOCABULARY
         tokens[len(tokens) - cut % (self.length // 2) :] = PADDING
         return tokens
-
-
-class ResumableSampler(DistributedSampler):
-    """Epoch and index of each sample that this rank has not seen yet in the epoch."""
-
-    num_seen = 0
-
-    def __iter__(self):
-        for index in islice(super().__iter__(), self.num_seen, None):
-            yield self.epoch, index
 
 
 class Transformer(nn.Module):
@@ -89,42 +74,8 @@ class Transformer(nn.Module):
         return cross_entropy(logits, targets.flatten(), ignore_index=PADDING, reduction="sum")
 
 
-@dataclass
-class Training(Stateful):
-    """What a checkpoint holds. DCP calls the first two methods to save and to load."""
-
-    model: nn.Module
-    optimizer: torch.optim.Optimizer
-    scheduler: torch.optim.lr_scheduler.LRScheduler
-    step: int = 0
-
-    def state_dict(self):
-        model, optimizer = get_state_dict(self.model, self.optimizer)
-        own = {"scheduler": self.scheduler.state_dict(), "step": self.step}
-        return {"model": model, "optimizer": optimizer, **own}
-
-    def load_state_dict(self, state):
-        loaded = {"model_state_dict": state["model"], "optim_state_dict": state["optimizer"]}
-        set_state_dict(self.model, self.optimizer, **loaded)
-        self.scheduler.load_state_dict(state["scheduler"])
-        self.step = state["step"]
-
-    def save(self, folder, keep):
-        """Every rank writes its part; rank 0 then keeps the last complete checkpoints."""
-        dcp.save({"training": self}, checkpoint_id=folder / f"step-{self.step:08d}")
-        if dist.get_rank() == 0:  # this checkpoint is complete: all ranks have written
-            oldest = complete(folder)[-keep:][0]
-            for old in [one for one in folder.glob("step-*") if one < oldest]:
-                (old / ".metadata").unlink(missing_ok=True)  # it counts as complete no more
-                shutil.rmtree(old, ignore_errors=True)
-
-    def resume(self, folder):
-        """Load the last complete checkpoint, if there is one."""
-        last = complete(folder)[-1:] or [None]
-        dist.broadcast_object_list(last)  # all ranks load what rank 0 has found
-        if last[0]:
-            dcp.load({"training": self}, checkpoint_id=last[0])
-            say(f"resumed after step {self.step}")
+class Training(Resumable):
+    """What a checkpoint holds, and a step."""
 
     def take_step(self, microbatches, device, dtype):
         """Update the model; this rank's share of the mean loss, the norm, and the tokens."""
@@ -145,9 +96,7 @@ class Training(Stateful):
                 (loss * dist.get_world_size()).backward()  # DDP divides by the ranks
             total += loss.detach()  # .item() would wait for the GPU here
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), max_norm=1.0)
-        self.optimizer.step()
-        self.scheduler.step()
-        self.optimizer.zero_grad()
+        self.update(norm)
         return total, norm, count
 
 
@@ -155,11 +104,6 @@ def say(line):
     """Print a line, on rank 0 alone."""
     if dist.get_rank() == 0:
         print(line, flush=True)
-
-
-def complete(folder):
-    """The checkpoints that have the file that is written last, oldest first."""
-    return sorted(one.parent for one in folder.glob("step-*/.metadata"))
 
 
 def initial(name, shape, device):
@@ -194,6 +138,7 @@ def arguments():
     parser.add_argument("--checkpoints", type=Path, help="a folder that all nodes see")
     parser.add_argument("--save-every", type=int, default=500, help="steps")
     parser.add_argument("--keep", type=int, default=2, help="checkpoints")
+    parser.add_argument("--evaluate", type=int, default=0, help="samples that no step trains on")
     parser.add_argument("--timeout", type=float, default=10, help="minutes to wait for a rank")
     return parser.parse_args()
 
@@ -216,26 +161,23 @@ def now(device):
     return time.perf_counter()
 
 
-def batches(loader, step, steps_per_epoch, accumulation):
-    """The microbatches of each step, from the next one on, epoch after epoch."""
-    while True:
-        epoch, done = divmod(step, steps_per_epoch)
-        loader.sampler.set_epoch(epoch)  # otherwise every epoch has the same order
-        loader.sampler.num_seen = done * accumulation * loader.batch_size
-        drawn = iter(loader)
-        for _ in range(done, steps_per_epoch):
-            yield list(islice(drawn, accumulation))
-            step += 1
+def measured(model, samples, device):
+    """The sum of the loss over targets, and their number."""
+    samples = samples.to(device)
+    return model(samples), (samples[:, 1:] != PADDING).sum()
 
 
 def train(training, data, args, device):
-    """Train, log and save, until the last step."""
+    """Train, log and save, until the last step or until a rank is told to stop."""
     num_tokens, began = 0, None  # since the last line, save, or first step, which is slow
-    while training.step < args.steps:
+    told, is_stopped = Stop(device), False
+    while training.step < args.steps and not is_stopped:
         loss, norm, count = training.take_step(next(data), device, args.dtype)
         step, num_tokens = training.step, num_tokens + count
+        is_stopped = told()
         is_logged = step % args.log_every == 0
-        is_saved = args.checkpoints and (step % args.save_every == 0 or step == args.steps)
+        is_due = step % args.save_every == 0 or step == args.steps or is_stopped
+        is_saved = args.checkpoints and is_due
         if is_logged:
             dist.all_reduce(loss)  # every rank takes part in this, and rank 0 prints
             line = f"step {step}: loss {loss.item():.4f}, norm {norm.item():.4f}"
@@ -245,13 +187,13 @@ def train(training, data, args, device):
                 line += f", peak {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB"
             say(line)
         if is_saved:
-            if not norm.isfinite():  # alike on all ranks; the last good checkpoints stay
-                raise RuntimeError(f"step {step}: the gradient is not finite; nothing is saved")
             start = now(device)
             training.save(args.checkpoints, args.keep)
             say(f"saved after step {step}, in {now(device) - start:.1f} s")
         if is_logged or is_saved or began is None:
             num_tokens, began = 0, now(device)
+    if is_stopped:
+        say(f"stopped after step {training.step}")
 
 
 @record  # torchrun then names the rank that failed first, with its traceback
@@ -274,8 +216,8 @@ def main():
         lambda n: min(1, (n + 1) / warmup) * (1 + math.cos(math.pi * n / args.steps)) / 2,
     )
     training = Training(model, optimizer, scheduler)
-    if args.checkpoints:
-        training.resume(args.checkpoints)
+    if args.checkpoints and training.resume(args.checkpoints):
+        say(f"resumed after step {training.step}")
     samples = Sequences(args.length)
     if len(samples) < args.batch:
         raise SystemExit(f"--batch: more than the {len(samples)} samples")
@@ -290,6 +232,10 @@ def main():
     )
     data = batches(loader, training.step, len(samples) // args.batch, accumulation)
     train(training, data, args, device)
+    if args.evaluate:
+        held_out = [samples[-1, index] for index in range(args.evaluate)]  # of no epoch
+        loss = evaluate(model, held_out, args.microbatch, lambda one, of: measured(one, of, device))
+        say(f"evaluated after step {training.step}: loss {loss:.4f}")
     time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
     dist.destroy_process_group()  # after an error, torchrun ends all ranks instead
 
