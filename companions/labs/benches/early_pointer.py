@@ -19,7 +19,7 @@ from proofbook.runners.judging.comparison import Tensors
 from proofbook.runners.judging.ranks import JudgedRank
 
 SAVES = 3
-PARTS = "saves in which a kill leaves a part missing or half written below `latest`"
+PARTS = "saves in which a kill leaves a part missing or incomplete below `latest`"
 NOTHING = "saves in which a kill leaves a `latest` that names no checkpoint"
 MOVED, LEFT = "saves after which `latest` names the new step", "checkpoints that are left"
 ALLOWED = ("barrier", "object collective")

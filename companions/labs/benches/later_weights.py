@@ -94,5 +94,5 @@ def requirements(case: LabCase) -> Sequence[Requirement]:
         laws.counts("written", WRITTEN, SAVES),
         laws.same_as_one_process(one_process, case),
         laws.counts("overlaps", WAITED, 0),
-        laws.holds_at_most(2.5 * num_bytes),
+        laws.holds_at_most(5 * num_bytes / 2),
     ]
