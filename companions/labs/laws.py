@@ -46,9 +46,8 @@ def same_to_the_bit(expected: str) -> Requirement:
         return f"has other {name}: element {at} is {numbers[0]}, {expected}{numbers[1]}"
 
     def compared(ranks: Sequence[RankResult]) -> Iterable[Comparison]:
-        names = next((rank.returned for rank in ranks if rank.returned), {})
-        for name in names:
-            if expected + name in names:
+        for name in ranks[0].returned or ():
+            if expected + name in ranks[0].returned:
                 yield from comparison.on_each_rank(name, ranks, functools.partial(wrong, name))
 
     return Requirement("same", compared)

@@ -34,7 +34,8 @@ def _shapes(case: LabCase) -> dict[str, tuple[int, ...]]:
 
 
 def _part(tensor: Tensor, rank: int, num_ranks: int) -> Tensor:
-    return [*tensor.split(-(-len(tensor) // num_ranks)), *[tensor[:0]] * num_ranks][rank]
+    share = -(-len(tensor) // num_ranks)
+    return tensor[rank * share : (rank + 1) * share]
 
 
 def _whole(case: LabCase, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -49,7 +50,8 @@ def _jobs(world_size: int) -> tuple[tuple[int, int], ...]:
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """By name, the rows that a rank reads in each job, and its bytes in the last one."""
-    whole, returned = _whole(case, torch.float32), {}
+    returned: dict[str, Tensor] = {}
+    whole = _whole(case, torch.float32)
     rows = {name: len(tensor) for name, tensor in whole.items()}
     for writers, readers in _jobs(case.world_size):
         store = Store()

@@ -15,12 +15,12 @@ from torch.nn.functional import mse_loss
 
 from proofbook.companions.labs import laws
 from proofbook.companions.labs.disks import shared_folder
-from proofbook.companions.labs.grading import LabCase, Requirement, loaded, normal
+from proofbook.companions.labs.grading import LabCase, Requirement, gradient_of, loaded, normal
 from proofbook.runners.judging.comparison import Tensors
 from proofbook.runners.judging.ranks import JudgedRank
 
 LEARNING_RATE, WARM_UP, DROPOUT = 0.02, 20, 0.25
-EPOCHS = 4
+EPOCHS = 3
 UNINTERRUPTED = "uninterrupted: "
 ALLOWED = ("barrier", "object collective")
 
@@ -55,10 +55,9 @@ class Training:
         self.position += dist.get_world_size() * self._samples
         loss = mse_loss(self.model(self._inputs[own]), self._targets[own])
         self.optimizer.zero_grad()
-        loss.backward()
+        (loss / dist.get_world_size()).backward()
         for weight in self.model.parameters():
-            dist.all_reduce(weight.grad)
-            weight.grad /= dist.get_world_size()
+            dist.all_reduce(gradient_of(weight))
         rate = torch.tensor(self.optimizer.param_groups[0]["lr"])
         self.optimizer.step()
         self.schedule.step()
@@ -89,7 +88,8 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """By name, what each step used, and the weights at the end, of both runs."""
     folder, steps, kills = shared_folder(), EPOCHS * case.settings["batches"], _kills(case)
     whole = Training(case, rank.rank)
-    uninterrupted, by_name = [whole.advance() for _ in range(steps)], {}
+    uninterrupted = [whole.advance() for _ in range(steps)]
+    by_name: dict[str, Tensor] = {}
     with rank.metered():
         run = Training(case, rank.rank)
         for start, end in zip([0, *kills], [*kills, steps], strict=True):

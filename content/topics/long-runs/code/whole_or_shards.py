@@ -40,7 +40,10 @@ if rank == 0:
     torch.save({"model": gathered[0], "optimizer": gathered[1]}, folder / "whole.pt")
 dist.barrier()
 own = sum(file.stat().st_size for file in (folder / "shards").glob(f"__{rank}_*"))
-facts = {"shards_bytes": own, "whole_bytes": (folder / "whole.pt").stat().st_size if rank == 0 else 0}
+facts = {
+    "shards_bytes": own,
+    "whole_bytes": (folder / "whole.pt").stat().st_size if rank == 0 else 0,
+}
 if rank == 0:
     dcp_to_torch_save(folder / "shards", folder / "joined.pt")
     first = torch.load(folder / "joined.pt")["model"]["0.weight"]
