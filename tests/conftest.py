@@ -28,8 +28,11 @@ import pytest
 from hypothesis import settings
 
 from proofbook.runners.core.system.scratch import COMPILED
+from proofbook.runners.system.book import enter_book
 from tests.browser import find_browser
 from tests.processes import ROOT, free_port, ran
+
+enter_book(None)  # as each command does
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request

@@ -52,6 +52,7 @@ def _rank(rank: int, count: int, port: int, program: Path, arguments: list[str],
     with log.open("a") as sys.stdout, log.with_suffix(".calls").open("a") as calls:
         _watch(calls)
         sys.argv = [str(program), *arguments]
+        sys.path.insert(0, str(program.parent))
         runpy.run_path(str(program), run_name="__main__")
 
 

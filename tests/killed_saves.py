@@ -7,13 +7,9 @@ import sys
 
 import torch
 import torch.distributed as dist
+from resume import Resumable, complete
 from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
-
-from proofbook.runners.system.book import SHARED
-
-sys.path.append(str(SHARED))
-from resume import Resumable, complete
 
 CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}
 

@@ -15,6 +15,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.utils._pytree import keystr, tree_flatten_with_path
 from torch.utils.data import DataLoader
 
+from proofbook.runners.system.book import SHARED
 from tests.first_run_ranks import run
 from tests.processes import ROOT, marked, ran
 
@@ -194,3 +195,36 @@ def test_the_data_of_an_epoch_come_once_and_go_on_from_any_step(program):
     assert torch.equal(one[1, 3], other[1, 3])  # whatever was drawn before
     assert not torch.equal(one[0, 3], one[1, 3])
     assert drawn(1, 7, 3) == ranks[1][7:]
+
+
+def changed(folder, *differences):
+    """The FSDP program and `resume.py` in a folder, with differences that the page shows."""
+    files = {file.name: file.read_text() for file in (FSDP, SHARED / "resume.py")}
+    for difference in differences:
+        name, _, lines = difference.partition("\n")
+        for part in lines.strip("\n").split("\n\n"):
+            kinds = [(line[:1] or " ", line[2:]) for line in part.split("\n")]
+            old, new = (
+                "\n".join(line for kind, line in kinds if kind in (" ", sign)) for sign in "-+"
+            )
+            old_text, new_text = (f"{text}\n" if text else "" for text in (old, new))
+            files[name] = inserted(files[name], old_text, new_text)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder / FSDP.name
+
+
+def inserted(text, old, new):
+    assert text.count(old) == 1, old
+    return text.replace(old, new)
+
+
+def test_the_differences_of_the_page_apply_and_train_as_the_program_does(ddp, tmp_path):
+    page = (ROOT / "content/pages/first-run.md").read_text().partition("## Choices beyond")[2]
+    replicas, saves, waits, _ = re.findall(r"```diff\n--- (.*?)```", page, re.DOTALL)
+    program = changed(tmp_path, replicas, saves, waits)
+    log = trained(tmp_path / "checkpoints", program, 4, *EXACT)
+    for step, numbers in steps(log).items():
+        assert numbers == pytest.approx(steps(ddp[1])[step], abs=2e-4), step
+    assert (tmp_path / "checkpoints" / LAST / ".metadata").exists()
+    assert "\nsave" not in (tmp_path / "checkpoints.calls").read_text()

@@ -98,9 +98,9 @@ def listed(fence: LabList, _: int, draft: Draft) -> Iterator[Element]:
 def steps(topic: Topic, folio: Folio, minutes: Mapping[str, int]) -> Iterator[Step]:
     """The labs of a topic on its way."""
     for name, lab in folio.book.part(Labs).of(topic.id).items():
-        says, page = folio.in_link.line(lab.model.title), f"{topic.id}/lab-{name}"
-        own = minutes.get(f"topics/{page}.md", 0)
-        yield Step(f"lab-{name}.html", escape("Lab"), says, page, "", own, "lab", is_sort=True)
+        title, page = folio.in_link.line(lab.model.title), f"{topic.id}/lab-{name}"
+        own, sort = minutes.get(f"topics/{page}.md", 0), escape("Lab")
+        yield Step(f"lab-{name}.html", title, Markup(), page, "", own, "lab", sort=sort)
 
 
 def for_a_class(draft: Draft) -> Iterator[tuple[Markup, list[Element | Markup]]]:

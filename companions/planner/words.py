@@ -57,10 +57,8 @@ class OrderPart(Written):
     """what the order rests on, in two sentences; the page of each model has them too."""
     table: Line
     """of the fold with the clusters."""
-    unknown: Prose
-    """for which strategies nothing is published, and what guides contradict each other about."""
-    selection: Prose
-    """which clusters were compared, and how."""
+    further: dict[Line, Prose]
+    """folds: for which strategies nothing is published, and which clusters were compared how."""
 
 
 class MemoryExample(Written):
@@ -124,8 +122,8 @@ class PlanFile(Written):
     per_node: int
     """devices of a node."""
     calculator: MemoryChoices | None = None
-    reading: Prose
-    """the rules by which a layout fits and comes first, and what the bounds leave out."""
+    reading: dict[Line, Prose]
+    """folds: the rules by which a layout fits and comes first, and what the bounds leave out."""
     experts: Prose
     """what is assumed of a model with experts."""
     simulated: Prose

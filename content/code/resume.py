@@ -42,8 +42,8 @@ class Resumable(Stateful):
     def save(self, folder, keep):
         """Every rank writes its part; rank 0 then keeps the last complete checkpoints."""
         dcp.save({"training": self}, checkpoint_id=folder / f"step-{self.step:08d}")
-        if dist.get_rank() == 0:  # this checkpoint is complete: all ranks have written
-            oldest = complete(folder)[-keep:][0]
+        if dist.get_rank() == 0:  # a save that is complete has the parts of all ranks
+            oldest = (complete(folder) or [folder])[-keep:][0]
             for old in [one for one in folder.glob("step-*") if one < oldest]:
                 (old / ".metadata").unlink(missing_ok=True)  # it counts as complete no more
                 shutil.rmtree(old, ignore_errors=True)

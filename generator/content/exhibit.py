@@ -110,6 +110,10 @@ class CellRow(Written):
     """what the ranks do. A row without it shows together with the next one."""
     from_all: bool = False
     """each rank received it from all ranks, which had the row above."""
+    colours: str | None = None
+    """the name of a list in the `report`: what each number is for, `0` or `1`, as its colour."""
+    keeps_colours: bool = False
+    """a number has the colour that it has above, a new one that of the number at its place."""
 
 
 class MeshAxis(Written):
@@ -129,6 +133,8 @@ class Mesh(Written):
     title: Line | None = None
     node: int | PerRun
     """how many ranks a node has; ranks are numbered node by node."""
+    is_tree: bool = False
+    """the ranks of an axis are the first ones of its groups along the later axes."""
     axes: Annotated[list[MeshAxis], Field(min_length=1, max_length=5)]
     """in the order of the mesh: ranks are numbered along the last one first."""
     exchanged: str | None = None

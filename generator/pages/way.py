@@ -11,14 +11,14 @@ class Step(NamedTuple):
     """A page on a way."""
 
     href: str
-    title: Markup
+    title: Markup  # of the page itself: it has one name wherever it is led to
     says: Markup = Markup()
     page: str = ""
     items: str | None = None  # as `item_marks`; with these a script ticks it off
     minutes: int = 0
     kind: str = ""  # of a topic's lesson its mode, or `lab`, or `summary`
     further: int = 0  # minutes of its pages that go further than its core
-    is_sort: bool = False  # its title says which sort of page it is, and not which page
+    sort: Markup = Markup()  # of page, as *Trace*
 
 
 @dataclass(frozen=True)

@@ -271,7 +271,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         return server
 
     def on_env(self, env: Environment, /, *, config: MkDocsConfig, files: Files) -> Environment:
-        """Set globals of the templates, and the pages below Path in Material's drawer."""
+        """Set globals of the templates, and the pages below the path in Material's drawer."""
         for place, item in enumerate(self.nav.items):
             if isinstance(item, Page) and item.file.src_uri == PATH:
                 self.nav.items[place] = self._path(item, files)
@@ -299,7 +299,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         return nav
 
     def _path(self, path: Page, files: Files) -> Section:
-        """Path as the drawer lists it: the first hour, and of each topic its lessons and labs."""
+        """The lessons in the drawer: the first hour, and those of each topic with its labs."""
         modes = interface_words()["modes"]
         of_topics: dict[str, list[StructureItem]] = {}
         kinds = ["topic", *itertools.chain(*(next(filling("groups"), {}).values()))]
@@ -328,7 +328,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         ]
         topics = [_section(str(pages[0].title), pages) for pages in of_topics.values()]
         return _section(
-            "Path", [path, *([_section("First hour", [*hour])] if hour else ()), *topics]
+            str(path.title), [path, *([_section("First hour", [*hour])] if hour else ()), *topics]
         )
 
     def on_files(self, files: Files, /, *, config: MkDocsConfig) -> Files:

@@ -57,6 +57,7 @@ class Job:
         """Join the others, with a model like theirs."""
         settings, folder, attempt, rank = self.settings, self.folder, self.attempt, self.rank
         self.before, self.kept = {"loss": inf, "MiB": inf}, list[Tensor]()
+        self.logged_at = list[int]()
         os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"  # calls that the flight recorder keeps
         join_group(folder / f"store-{attempt}", rank, settings.num_ranks)
         self.group = dist.new_group(timeout=timedelta(seconds=settings.timeout_seconds))
@@ -76,9 +77,11 @@ class Job:
 
     def say(self, text: str, sign: object = None, **facts: float) -> None:
         """Add a line to the log, at once and whole."""
-        line = {"at": self.step, "rank": self.rank, "text": text, "sign": sign, "facts": facts}
+        nth = self.logged_at.count(self.step)  # of the lines of this step
+        self.logged_at.append(self.step)
+        line = {"at": self.step, "nth": nth, "rank": self.rank, "text": text, "sign": sign}
         with (self.folder / f"log-{self.attempt}-{self.rank}").open("a") as log:
-            log.write(json.dumps(line) + "\n")
+            log.write(json.dumps({**line, "facts": facts}) + "\n")
 
     def steps(self) -> Iterator[None]:
         """The steps that are left; a signal stops every attempt but the last."""
@@ -142,7 +145,8 @@ class Job:
     def save(self) -> None:
         """Write weights and step: over the last save, or beside it."""
         step = self.step + 1
-        path = self.folder / ("saved" if self.settings.in_place else f"saved-{step:03}")
+        is_in_place = self.settings.cause == "torn_save"
+        path = self.folder / ("saved" if is_in_place else f"saved-{step:03}")
         path.mkdir(exist_ok=True)
         path /= f"rank-{self.rank}"
         is_full = self.has("disk_full") and self.step >= self.settings.faulty_step
@@ -236,9 +240,9 @@ def work(parent: int, settings: Settings, *of_rank: Any) -> None:
         {"own_best": own_best, "agreed_best": agreed_best}.get(settings.cause, steady)(job)
     except RuntimeError as error:
         frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename == __file__]
-        said = str(error).partition(". This")[0]  # then comes advice
-        said = re.sub(r"(?<=\[)/\S*/(?=gloo/transport)| \[[\d.]+\]:\d+", "", said)
-        job.say(f"{type(error).__name__} in {frames[-1].name}: {said}", "failed")
+        message = str(error).partition(". This")[0]  # then comes advice
+        message = re.sub(r"(?<=\[)/\S*/(?=gloo/transport)| \[[\d.]+\]:\d+", "", message)
+        job.say(f"{type(error).__name__} in {frames[-1].name}: {message}", "failed")
         if settings.cause == "own_best":
             job.say(*last_call(job.group.group_name))
             time.sleep(2)  # the others meet the time-out too, and not this rank's end
@@ -263,26 +267,21 @@ def incident(rank: Rank[Settings]) -> None:
         codes = exit_codes(rank, attempt)
         logs = sorted(rank.scratch.glob(f"log-{attempt}-*"))
         of_attempt = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
-        earlier = Counter[tuple[int, int]]()  # lines of a rank in a step
-        for line in of_attempt:
-            place = line["at"], line["rank"]
-            line["place"] = line["at"], earlier[place]
-            earlier[place] += 1
-        for line in sorted(of_attempt, key=lambda line: line["place"]):
+        for line in sorted(of_attempt, key=lambda line: (line["at"], line["nth"])):
             print(f"[rank {line['rank']}] step {line['at']:2}  {line['text']}")
         named = [f"{c} ({signal.Signals(-c).name})" if c < 0 else str(c) for c in codes]
         print("[launcher] exit codes by rank:", ", ".join(named))
         lines += of_attempt
     rank.measure("exit_codes", codes)
     for name in ("loss", "moved", "resumed"):
-        found = [line["facts"].get(name, inf) for line in lines if line["rank"] == 0]
-        if any(map(isfinite, found)):
-            rank.measure(name, [number for number in found if isfinite(number)])
+        numbers = [line["facts"].get(name, inf) for line in lines if line["rank"] == 0]
+        if any(map(isfinite, numbers)):
+            rank.measure(name, [number for number in numbers if isfinite(number)])
     signs = [line["sign"] for line in lines if line["at"] == 1 and line["sign"]]
     odd_rank, odd_step = parting(lines, rank.settings.num_ranks)
-    found_out = {"odd_rank": odd_rank, "odd_step": odd_step, "num_distinct_signs": len(set(signs))}
+    findings = {"odd_rank": odd_rank, "odd_step": odd_step, "num_distinct_signs": len(set(signs))}
     is_timed = rank.settings.cause == "slow_rank"
-    for name, value in found_out.items():
+    for name, value in findings.items():
         rank.measure(name, value, repeats="clock" if is_timed else "rounded")
 
 
@@ -328,7 +327,6 @@ class Settings(RunSettings):
     num_attempts: Count = 1
     stop_step: Count = 4
     saves_every: CountOrZero = 0
-    in_place: bool = False
     learning_rate: Factor = 0.02
     timeout_seconds: Count = 20
     pause_seconds: Factor = 0.2
@@ -356,7 +354,7 @@ RUNS = {
     "no_labels": late("no_labels", "loss gradient labels", 1, "is_nan"),
     "slow_rank": _job("slow_rank", "loss seconds waiting", 2, "waits", num_steps=4),
     "flipped_bit": late("flipped_bit", "loss weights", 0),
-    "torn_save": resumed("torn_save", "loss", in_place=True, faulty_step=3, saves_every=2),
+    "torn_save": resumed("torn_save", "loss", faulty_step=3, saves_every=2),
     "new_optimizer": resumed(
         "new_optimizer",
         "loss samples rate moved",

@@ -27,7 +27,7 @@ from proofbook.runners.training.rank import Rank, parameter_digest
 
 # What a log and its checkpoints show of a microbatch or an update, in the order in which it arises.
 SHOWN = ("samples", "loss", "norm", "rate", "weights", "averages", "step")
-Seen = dict[str, Any]
+Record = dict[str, Any]
 PARTS = (
     *("model", "optimizer", "schedule", "position", "order", "scaler", "averages", "step"),
     *("gradients", "generator_0", "generator_1", "generators", "own_generators"),
@@ -71,7 +71,7 @@ class Training:
             self.epoch, self.position = self.epoch + 1, 0
         return numbers
 
-    def microbatches(self, first: int, count: int) -> Iterator[Seen]:
+    def microbatches(self, first: int, count: int) -> Iterator[Record]:
         """Train, and yield what each microbatch shows; the last one of an update shows more."""
         for number in range(first, count):
             samples = self.drawn()
@@ -81,12 +81,12 @@ class Training:
             loss = nn.functional.mse_loss(outputs.float(), inputs.flip(1).tanh())
             self.scaler.scale(loss / self.settings.accumulation).backward()
             dist.all_reduce(mean := loss.detach() / self.settings.world_size)
-            seen = {"samples": samples, "loss": mean.item()}
+            record = {"samples": samples, "loss": mean.item()}
             if (number + 1) % self.settings.accumulation == 0:
-                seen |= self._updated()
-            yield seen
+                record |= self._updated()
+            yield record
 
-    def _updated(self) -> Seen:
+    def _updated(self) -> Record:
         """Update by the mean gradient of all ranks, and the moving averages after it."""
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         for gradient in gradients:
@@ -106,8 +106,8 @@ class Training:
         for average, parameter in pairs:
             average.detach().lerp_(parameter.detach(), weight)
         weights, averages = (parameter_digest(m.parameters()) for m in (self.model, self.averages))
-        shown = {"norm": norm.item(), "rate": rate, "weights": weights, "averages": averages}
-        return shown | {"step": self.num_steps}
+        recorded = {"norm": norm.item(), "rate": rate, "weights": weights, "averages": averages}
+        return recorded | {"step": self.num_steps}
 
     def state(self) -> dict[str, Any]:
         """Everything, by the name under which it can be left out."""
@@ -145,14 +145,14 @@ def restored(rank: Rank[Settings]) -> None:
     settings = rank.settings
     build = partial(Training, rank.rank, settings, rank.seed)
     training, count, whole, written = build(), settings.num_microbatches, [], {}
-    for number, seen in enumerate(training.microbatches(0, count), start=1):
-        whole.append(seen)
+    for number, record in enumerate(training.microbatches(0, count), start=1):
+        whole.append(record)
         if number in settings.points:
             written[number] = rank.scratch / f"{number}-{rank.rank}.pt"
             torch.save(training.state(), written[number])
     firsts, steps, ends, apart = [], [], [], [0.0]
     last = slice(count - settings.num_last, None)
-    losses = [one["loss"] for one in whole[last]]
+    losses = [record["loss"] for record in whole[last]]
     for point, file in written.items():
         training = build()
         training.load(_kept(settings.left_out, rank.rank, file))
@@ -161,8 +161,8 @@ def restored(rank: Rank[Settings]) -> None:
         firsts.append(first or "nothing")
         steps.append(step)
         ends.append(again[-1]["weights"] == whole[-1]["weights"])
-        others = [one["loss"] for one in (whole[:point] + again)[last]]
-        apart.append(abs(fmean(others) / fmean(losses) - 1))
+        other_losses = [record["loss"] for record in (whole[:point] + again)[last]]
+        apart.append(abs(fmean(other_losses) / fmean(losses) - 1))
     dist.barrier()
     rank.measure("firsts", firsts)
     rank.measure("first_steps", steps)
@@ -171,7 +171,7 @@ def restored(rank: Rank[Settings]) -> None:
     rank.measure("loss_difference", max(apart), unit="share")  # of the mean over the last ones
     for name in SHOWN:
         rank.measure(f"num_{name}_first", firsts.count(name), unit="points")
-    rank.measure("num_skipped", [seen.get("norm") for seen in whole].count(inf), unit="steps")
+    rank.measure("num_skipped", [record.get("norm") for record in whole].count(inf), unit="steps")
 
 
 def _kept(left_out: str, rank: int, file: Path) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def _kept(left_out: str, rank: int, file: Path) -> dict[str, Any]:
     return state
 
 
-def _first_difference(whole: list[Seen], point: int, again: list[Seen]) -> tuple[str, int]:
+def _first_difference(whole: list[Record], point: int, again: list[Record]) -> tuple[str, int]:
     """What differs first, in the order of `SHOWN`, and in which update, from 1; or nothing, 0."""
     per_update = len(whole) // whole[-1]["step"]
     for number, other in enumerate(again, start=point):

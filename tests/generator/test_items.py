@@ -237,6 +237,10 @@ ANSWERS = {
     "tl-trace-passed": lambda ranks, activation: sum([activation / ranks] * 4),
     "tl-draw-sent": lambda ranks, activation: sum([activation / ranks] * (ranks - 1) * 2 * 4),
     "tl-draw-stored": lambda ranks, split, whole: sum([split / ranks, whole]),
+    "lr-deep-copies": lambda parameters, ranks, node: sum([3 * parameters * 4 / ranks] * node),
+    "lr-deep-background": lambda interval, stall, writing, restart, between: (
+        interval / (interval + stall + interval / between * (interval / 2 + writing + restart))
+    ),
     "ml-learn-bytes": lambda tokens, width, choices: sum([tokens * choices * width * 4] * 4),
     "ml-trace-busiest": lambda tokens, skewed, ranks: sum(
         2 * skewed + 2 * (tokens - skewed) / ranks for _ in range(ranks)),
@@ -317,6 +321,19 @@ def test_a_number_is_asked_in_the_unit_that_it_prints_in(number, unit, form, lab
 
 def _forms(text):
     return dict(re.findall(r'data-item="([^"]+)" data-digest="([^"]+)"', text))
+
+
+def test_a_step_of_a_problem_is_closed_until_the_one_before_is_answered(copy):
+    copy.edit(
+        "topics/asking/challenge.yml",
+        "    item: which-hold",
+        "    steps: [how-slow, what-peak]\n    item: which-hold",
+    )
+    problem = render(copy.load())[CHALLENGE].partition("Choose several")[2].partition("Work out")[0]
+    places = re.findall(r'data-after="([\w-]+)"|data-item="([\w-]+)"', problem)
+    assert [after or f"asks {item}" for after, item in places] == [
+        "asks how-slow", "how-slow", "asks what-peak", "what-peak", "asks which-hold", "which-hold",
+    ]  # fmt: skip
 
 
 def test_a_rerun_with_other_times_and_losses_voids_no_answer(copy, rendered):

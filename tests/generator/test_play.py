@@ -359,6 +359,35 @@ def test_cells_appear_in_order_and_only_what_all_ranks_have_is_filled(played, fo
     assert filled[::2] == filled[1::2]
 
 
+@pytest.mark.parametrize("layout", [WIDE, NARROW])
+def test_tokens_keep_the_colour_of_their_expert_and_arrows_join_cells_of_one_colour(
+    played, folio, layout
+):
+    """By the program: tokens 2, 5 and 8 choose expert 0, which multiplies by 10."""
+    figure = played["meshes-and-experts", "dispatch"]
+    (state,) = frame.VIEWS["cells"](states(figure, folio)[1], figure, folio)
+    drawn = str(state.draw(layout).svg("a", "T", "D", "c"))
+    colours = re.findall(r'<rect class="pb-(series-.) pb-span"[^>]*/><text[^>]*>([^<]+)<', drawn)
+    by_colour = {look: {word for of, word in colours if of == look} for look, _ in colours}
+    assert by_colour == {
+        "series-a": {"2", "5", "8", "0", "20", "50", "80"},
+        "series-b": {*"13467", "100", "300", "400", "600", "700"},
+    }
+    boxes = [
+        (box.attrib["class"].split()[0], *(float(box.attrib[name]) for name in ("x", "y", "width")))
+        for box in ET.fromstring(drawn).iter("rect")
+        if "pb-span" in box.attrib["class"]
+    ]
+    arrows = re.findall(r'd="M([\d.]+),([\d.]+)L([\d.]+),([\d.]+)', drawn)
+    ends = [tuple(map(float, arrow)) for arrow in arrows]
+    for x1, y1, x2, y2 in ends:
+        above = {look for look, x, y, wide in boxes if x <= x1 <= x + wide and -1 < y1 - y - 34 < 8}
+        below = {look for look, x, y, wide in boxes if x <= x2 <= x + wide and -1 < y - y2 < 28}
+        assert len(above) == 1
+        assert above == below
+    assert len(ends) == 2 * 4  # there and back, from each of two ranks to each
+
+
 # What `init_device_mesh("cpu", (2, 4), …)` and (4, 2) print as `mesh.mesh`, by hand: eight ranks on
 # two nodes of four.
 TENSOR_LAST = ([[0, 1, 2, 3], [4, 5, 6, 7]], [[0, 4], [1, 5], [2, 6], [3, 7]])
@@ -370,6 +399,15 @@ def test_ranks_are_numbered_along_the_last_axis_as_torch_numbers_a_mesh():
     assert (groups([data, tensor], 1), groups([data, tensor], 0)) == TENSOR_LAST
     assert (groups([tensor, data], 0), groups([tensor, data], 1)) == DATA_LAST
     assert groups([2, 2, 2], 1) == [[0, 2], [1, 3], [4, 6], [5, 7]]
+
+
+def test_a_tree_reaches_every_rank_but_the_first_once():
+    pairs = [pair for axis in range(3) for pair in groups([2, 2, 2], axis, is_tree=True)]
+    assert sorted(to for _, to in pairs) == [1, 2, 3, 4, 5, 6, 7]
+    reached = {0}
+    for origin, to in pairs:  # the first axis first, as down the tree
+        assert origin in reached
+        reached.add(to)
 
 
 def test_the_last_axis_is_drawn_within_nodes_and_leaves_them_when_the_axes_are_exchanged(

@@ -16,6 +16,23 @@ NOT_HERE = ("color-contrast", "heading-order")
 RULES = AXE | {"rules": AXE["rules"] | {rule: {"enabled": False} for rule in NOT_HERE}}
 
 
+# In forced colours no ground is drawn: a shape needs a fill or a line that is not the page's own
+# ground, and what is operated a border.
+UNSEEN = """() => {
+    const ground = getComputedStyle(document.body).backgroundColor;
+    const isClear = colour => ["none", "rgba(0, 0, 0, 0)", ground].includes(colour);
+    const shapes = "article :is(rect, path, line, circle, polyline, text)";
+    const isLost = {
+        [shapes]: ({ fill, stroke }) => isClear(fill) && isClear(stroke),
+        "article :is(button:not(.md-code__button), select, .pb-button)": style =>
+            !parseFloat(style.borderTopWidth) && !parseFloat(style.borderBottomWidth),
+    };
+    return Object.entries(isLost).flatMap(([kind, lost]) => [...document.querySelectorAll(kind)]
+        .filter(one => one.checkVisibility() && !one.closest("defs") && lost(getComputedStyle(one)))
+        .map(one => one.outerHTML.slice(0, 120)));
+}"""
+
+
 @pytest.fixture
 def page(open_page):
     return open_page("about:blank", reduced_motion="reduce")
@@ -42,6 +59,18 @@ def test_no_page_breaks_a_rule(frozen_site, page):
     assert {name: broken for name, broken in found.items() if broken} == {}
     assert len(found) > 10
     assert len(known) > 100
+
+
+def test_in_forced_colours_every_shape_and_what_is_operated_is_seen(frozen_site, page):
+    page.emulate_media(forced_colors="active")
+    found = {}
+    for path in of_each_kind(pages(frozen_site)):
+        page.goto(path.as_uri())
+        page.evaluate(OPENED)
+        found[path.name] = page.evaluate(UNSEEN)
+        assert page.evaluate("matchMedia('(forced-colors: active)').matches")
+    assert {name: unseen[:3] for name, unseen in found.items() if unseen} == {}
+    assert len(found) > 10
 
 
 def test_no_state_of_an_item_breaks_a_rule(frozen_site, page):

@@ -32,8 +32,9 @@ def test_the_wager_answers_in_words_and_its_card_keeps_its_height(built_site, op
 def test_no_bar_gives_the_answer_away_before_the_reader_asks_for_it(page):
     assert page.locator("[data-survive]:visible").count() == 1
     assert not page.locator(
-        ".pb-bars rect:visible, .pb-end > span:visible, [data-next]:visible"
+        ".pb-bars rect:first-child:visible, .pb-end > span:visible, [data-next]:visible"
     ).count()
+    assert page.locator(".pb-bars rect:last-child:visible").count() == 3  # parameters
     page.get_by_label("one device").check()  # which ran out of memory
     page.get_by_role("button", name="See what happened").click()
     assert page.locator("[data-task]:visible").inner_text() == "Yours: 0 of 2 right."

@@ -72,6 +72,7 @@ function duration(answer, flops) {
 }
 
 function show() {
+  field("strategy").parentElement.hidden = field("devices").value === "1"; // with its words
   const numbers = all(form, "[type=number]");
   const [hidden, heads, keys] = ["hidden_size", "num_heads", "num_kv_heads"].map((name) => field(name)?.value);
   let told = said.unread;

@@ -60,9 +60,10 @@ def on_home(draft: Draft) -> Iterator[Made]:
     """The calculator as a sentence, if it has one."""
     plan, folio = draft.folio.book.file(PlanFile), draft.folio
     if plan and plan.calculator and plan.calculator.sentence:
-        sentence = re.split(r"\{(\w+)\}", folio.line(plan.calculator.sentence))
-        form, parts = _form(plan.calculator, folio), [*map(Markup, sentence)]
-        yield Made("MemorySentence", is_found=False, words=parts, **form)
+        # Some words, and the choice that follows them.
+        parts = re.findall(r"([^{]+)(?:\{(\w+)\})?", folio.line(plan.calculator.sentence))
+        form, words = _form(plan.calculator, folio), [[*map(Markup, part)] for part in parts]
+        yield Made("MemorySentence", is_found=False, words=words, **form)
 
 
 def _form(written: MemoryChoices, folio: Folio) -> dict[str, Any]:

@@ -5,8 +5,10 @@ number of devices what strategies need; and the layouts that a lesson names. Wha
 the command answers, by closed forms.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from math import prod
+from operator import itemgetter
 
 from markupsafe import Markup
 
@@ -177,7 +179,8 @@ def plan(draft: Draft) -> Parts:
     yield Command(".venv/bin/python -m runners plan for config.json")
     yield draft.heading(2, "Choose a model")
     yield Table(["Model", "#Parameters", "Devices", "#Layouts"], [*_models(folio)])
-    yield from draft.passage("How to read a plan", own.reading)
+    yield draft.heading(2, "How to read a plan")
+    yield from _folds(own.reading, draft)
     if order := _order_in(folio):
         yield from _order(order, draft)
     yield from draft.passage("How a plan is made", own.simulated)
@@ -187,7 +190,14 @@ def plan(draft: Draft) -> Parts:
             "and their simulations</a></p>"
         )
     yield draft.heading(3, "Plan your own model")
-    yield Block([draft.prose(own.own), draft.program(own.program)], "pb-command")
+    yield Block([draft.prose(own.own)], "pb-command")
+    yield Fold(draft.line(own.program.title), [draft.program(own.program)], is_found=True)
+
+
+def _folds(texts: Mapping[str, str], draft: Draft) -> Iterator[Fold]:
+    """Texts that a reader opens by their titles."""
+    for title, text in texts.items():
+        yield Fold(draft.line(title), [Block([draft.prose(text)])], is_found=True)
 
 
 def _written(folio: Folio) -> PlanFile:
@@ -212,8 +222,7 @@ def _order(order: OrderPart, draft: Draft) -> Parts:
     ).format(near)
     table = Table(published.CLUSTERS, [*published.clusters(folio)])
     yield Fold(title, [Aside(caption, "pb-caption"), table], anchor="clusters", is_found=True)
-    yield Block([draft.prose(order.unknown)])
-    yield from draft.passage("What was compared, and how", order.selection)
+    yield from _folds(order.further, draft)
     steps = folio.book.traces["plan_order"].trace.runs.items()
     names = [name for name, run in steps if "num_rows" in run.ranks[0].measures]
     measures = "num_rows", "num_possible"
@@ -242,11 +251,14 @@ def planned(draft: Draft) -> Parts:
         facts={**facts, "precision": folio.line(precision)},  # that all plans share
         order=folio.line(order.table) if order else Markup(),
     )  # fmt: skip
-    names, *columns = zip(*_named(grid, folio), strict=True)
     yield draft.heading(2, "What each layout needs")
     yield Block([draft.prose(own.compared)])
     yield from (figures.figure(figures.draw(mesh, folio)) for mesh in _mesh(grid, folio))
-    yield Table(["Layout, and its run", "#Needs"], [*zip(*columns, strict=True)], anchors=[*names])
+    for at, (setting, rows) in enumerate(groupby(_named(grid, folio), itemgetter(0))):
+        _, names, *columns = zip(*rows, strict=True)
+        cells = [*zip(*columns, strict=True)]
+        table = Table(["Layout, and its run", "#Needs"], cells, anchors=[*names])
+        yield Fold(setting, [table], is_found=True, is_open=at == 0)
     if int(grid.architecture["num_experts"]) > 1:
         yield from draft.passage("Experts", own.experts)
     again = Markup(
@@ -284,8 +296,8 @@ def _axes(row: GridRow, own: PlanFile) -> list[MeshAxis]:
     return [axis.model_copy(update={"size": sizes[axis.name]}) for axis in known if is_whole]
 
 
-def _named(grid: Grid, folio: Folio) -> Iterator[tuple[str, Markup, Markup]]:
-    """Every row of the grid by its setting, the smallest first: where links to its run lead."""
+def _named(grid: Grid, folio: Folio) -> Iterator[tuple[Markup, str, Markup, Markup]]:
+    """Every row of the grid after its setting, the smallest first: where links to its run lead."""
     both = Markup('<span class="pb-label">{}</span><br><small><code>{}</code></small>')
     own, experiment = _written(folio), experiment_of(grid.preset)
     rows = [
@@ -297,6 +309,6 @@ def _named(grid: Grid, folio: Folio) -> Iterator[tuple[str, Markup, Markup]]:
         per_node = min(state.devices, own.per_node)
         mesh = f"{state.devices // per_node} × {per_node}"
         optimizer = plain(folio.line(own.words.optimizer.get(state.optimizer, state.optimizer)))
-        setting = [mesh, f"{state.sequence:,} tokens", optimizer]
-        words = " · ".join([_layout(row, grid, folio), *setting])
-        yield name, both.format(words, breakable(f"{experiment}.{name}")), folio.printed(needs)
+        setting = label(" · ".join([f"{mesh} devices", f"{state.sequence:,} tokens", optimizer]))
+        words = both.format(_layout(row, grid, folio), breakable(f"{experiment}.{name}"))
+        yield setting, name, words, folio.printed(needs)

@@ -188,7 +188,8 @@ def _series(
             say = f"{name}, {row.x}: {row.measured}{formula_words}"
             points.append((numeric(row.x) / x, numeric(row.measured) / y, say))
         # beside a formula a band, on which dashes still show
-        title, width = (f"{name}, {measured}", "band") if any(formulas) else (name, "thick")
+        is_run = any(formulas) and row.run
+        title, width = (f"{name}, {measured}", "band") if is_run else (name, "thick")
         yield plot.Series(title, points, f"{mark[0]} {width}", mark)
     formulas.sort(key=len, reverse=True)
     for n, formula in enumerate(formulas):

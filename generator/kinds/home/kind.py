@@ -10,6 +10,7 @@ KIND = Kind(
         "topics": PageKind(".path:path", 0.3, names_machines=False),
         "topic": PageKind(".pages:topic", 0.2),
     },
+    slots={"former": ".pages:former"},
     fences={"topics": Fence(".words:TopicList", ".pages:listed")},
     scripts={"proofbook": "Begin TopicMap WayList", "home": "Begin"},
     styles={"home": "Begin", "indexes": "TopicMap WayList"},

@@ -1,11 +1,12 @@
 """The home page, and the page of a topic: where reading begins."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
 
 from markupsafe import Markup, escape
 
 from proofbook.generator.content.book import Book
-from proofbook.generator.content.topic import Survivor
+from proofbook.generator.content.topic import Fact, Survivor
 from proofbook.generator.kinds.home.words import TopicList
 from proofbook.generator.kinds.lessons import ways
 from proofbook.generator.pages.draft import Draft
@@ -30,11 +31,16 @@ def sheets(book: Book) -> Iterator[Sheet]:
     yield Sheet("index.md", "home", book.home.title, book.home.about, HOME)
     begin = "Begin with the first hour. Then take" if book.home.first_hour else "Take"
     about = "any topic whose predecessors you know; its lessons lead from a short introduction to"
-    yield Sheet("topics/index.md", "topics", "Path", f"{begin} {about} exercises.")
+    yield Sheet("topics/index.md", "topics", "Lessons", f"{begin} {about} exercises.")
     for topic in book.topics:
         path, file = f"topics/{topic.id}/index.md", topic.file
         written = f"content/topics/{topic.id}/topic.yml"
         yield Sheet(path, "topic", file.title, file.summary, written, topic=topic)
+
+
+def former(_: Book, path: str) -> Sequence[str]:
+    """The anchor of the lessons' heading when it was another."""
+    return ["path"] * (path == "topics/index.md")
 
 
 def home(draft: Draft) -> Iterator[Element | Markup]:
@@ -50,19 +56,23 @@ def home(draft: Draft) -> Iterator[Element | Markup]:
             for topic in book.topics if "recall" in topic.items_by_mode
         ],
     )  # fmt: skip
+    yield _leads(book.home.doors, folio)
     yield from _games(folio)
     for made in filling("on home"):
         yield from made(draft)
-    for leads in (book.home.doors, book.home.facts):
-        yield Made("Leads", leads=[(folio.line(it.lead), folio.line(it.says)) for it in leads])
+    yield _leads(book.home.facts, folio)
     if book.home.licence:
         yield Block([draft.prose(book.home.licence)], "pb-aside")
+
+
+def _leads(leads: Sequence[Fact], folio: Folio) -> Made:
+    return Made("Leads", leads=[(folio.line(it.lead), folio.line(it.says)) for it in leads])
 
 
 def _games(folio: Folio) -> Iterator[Made]:
     """A game for each model of the home page that has runs; all have one axis."""
     models = folio.book.home.picture
-    peaks = {way.run: _peaks(way.run, folio) for model in models for way in model.ways}
+    peaks = {way.run: _of_ranks(way.run, folio) for model in models for way in model.ways}
     top = MARGIN * max((numeric(peak) for of_run in peaks.values() for peak in of_run), default=0)
     played = [
         (model, budget) for model in models
@@ -78,11 +88,12 @@ def _games(folio: Folio) -> Iterator[Made]:
         )  # fmt: skip
 
 
-def _peaks(path: str, folio: Folio) -> list[Value]:
-    run = folio.run(path)
+def _of_ranks(path: str, folio: Folio, *reading: str) -> list[Value]:
+    """A reading of the memory of each rank: its peak, or another."""
+    run, last = folio.run(path), reading or ("peak_bytes",)
     places = range(len(run.ranks)) if run else ()
-    peaks = (folio.reading(path, "ranks", place, "memory", "peak_bytes") for place in places)
-    return [*filter(None, peaks)]
+    found = (folio.reading(path, "ranks", place, "memory", *last) for place in places)
+    return [*filter(None, found)]
 
 
 def _row(way: Survivor, peaks: Sequence[Value], top: float, folio: Folio) -> Made:
@@ -91,12 +102,16 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, folio: Folio) -> Mad
     assert run is not None
     end = folio.reading(way.budgeted, by=ended)
     outcome = str(end.number) if end else "not run"
+    kept = [numeric(one) for one in _of_ranks(way.run, folio, "at_peak", "parameters_bytes")]
     return Made(
         "TriedWay",
         says=folio.line(way.says) if way.says else Markup(),  # strategies that are little known
         strategy=escape(folio.strategy(run)),
-        # Each its share of the axis, and the peak memory.
-        bars=[(round(numeric(peak) / top, 4), folio.show(peak)) for peak in peaks],
+        # Each its share of the axis, the share of it that parameters take, and the peak memory.
+        bars=[
+            (round(numeric(peak) / top, 4), round(of / numeric(peak), 4), folio.show(peak))
+            for peak, of in zip(peaks, chain(kept, repeat(0)), strict=False)
+        ],
         outcome=TRAINS if tried is not None and tried.status == "completed" else outcome,
     )
 

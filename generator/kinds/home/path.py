@@ -69,12 +69,5 @@ def _card(
     groups, (says, *_) = ways.ways(topic, folio, minutes), topic.file.modes.values()
     marks = ways.item_marks(ways.all_items(topic), topic, folio.evidence)
     first = sum(step.minutes for step in groups.get(ways.FIRST_PASS, ()))
-    own: dict[str, Markup] = {
-        mode: folio.in_link.line(lesson.model.title) for mode, lesson in topic.lessons.items()
-    }
-    by_title = {
-        called: [step._replace(says=own.get(step.kind, step.says)) for step in steps]
-        for called, steps in groups.items()
-    }
     card = Step(topic.id, titles[topic.id], folio.line(says), items=marks, minutes=first)
-    return card, [titles[name] for name in topic.file.requires], by_title
+    return card, [titles[name] for name in topic.file.requires], groups

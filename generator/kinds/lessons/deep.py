@@ -7,6 +7,8 @@ from markupsafe import Markup
 from proofbook.generator.kinds.lessons import parts
 from proofbook.generator.kinds.lessons.chain import HOOD, chain
 from proofbook.generator.kinds.lessons.words import BuildStep, DeepFile, Myth, Pitfall
+from proofbook.generator.kinds.questions.kinds.arranged import Ordering
+from proofbook.generator.kinds.questions.kinds.typed import Number, Predict
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements import programs
 from proofbook.generator.pages.elements.element import Aside, Block, Element, Fold, Made
@@ -81,8 +83,10 @@ def chained(draft: Draft) -> Parts:
 
 
 def _step(step: BuildStep, draft: Draft) -> Parts:
-    yield Block([draft.prose(step.text), *parts.figure(draft, step.figure)])
-    yield from parts.item(draft, step.commit, "before")
+    told = Block([draft.prose(step.text), *parts.figure(draft, step.figure)])
+    asked = parts.item(draft, step.commit, "before")
+    is_late = isinstance(draft.topic.items.get(step.commit or ""), Number | Predict | Ordering)
+    yield from [told, *asked] if is_late else [*asked, told]
     what = "the result" + ", the insight" * bool(step.insight)
     result: list[Element | Markup] = [draft.heading(2, "Result"), draft.prose(step.result)]
     result += parts.figure(draft, step.shows)

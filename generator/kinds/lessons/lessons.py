@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 
 from markupsafe import Markup, escape
 
@@ -139,8 +140,10 @@ def challenge(draft: Draft) -> Parts:
         yield from draft.passage(title, problem.situation, number, 3)
         if problem.output:
             yield programs.printed(problem.output, draft.folio)
-        for name in (*problem.steps, problem.item):
-            yield from parts.item(draft, name, "challenge")
+        first, *later = *problem.steps, problem.item
+        yield from parts.item(draft, first, "challenge")
+        for before, name in pairwise((first, *later)):
+            yield reveal("The next question", before, parts.item(draft, name, "challenge"))
         yield reveal("The worked answer", problem.item, [draft.prose(problem.worked)])
     yield from draft.passage("Where this leaves you", lesson.afterword)
 

@@ -58,6 +58,7 @@ def trace(draft: Draft) -> Iterator[Element | Markup]:
     if lesson.data_flow:
         yield from draft.passage("Data flow, stage by stage", lesson.data_flow.introduction)
         yield Block([*_stages(lesson.data_flow, draft)])  # opening a stage closes the others
+    yield from parts.sections(draft, lesson.more, 2)
     if lesson.training:
         yield from draft.passage("The training curve", lesson.training.introduction)
         yield from parts.figure(draft, lesson.training.figure)
@@ -65,8 +66,8 @@ def trace(draft: Draft) -> Iterator[Element | Markup]:
     if lesson.prediction:
         title = folio.line(lesson.prediction.title or "Prediction, layer by layer")
         yield from draft.passage(title, lesson.prediction.introduction)
-        yield _prediction(lesson.prediction, folio)
-    yield from parts.sections(draft, lesson.more, 2)
+        table = _prediction(lesson.prediction, folio)
+        yield Fold(escape("Each operation with its numbers"), [table], is_found=True)
     yield from parts.self_checks(draft, lesson.checks, "Questions")
     yield draft.heading(2, "Key insight")
     yield from parts.item(draft, lesson.commit, "commit")

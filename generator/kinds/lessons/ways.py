@@ -35,7 +35,7 @@ GROUPS = {
     "Later": ("recall", "summary"),
 }
 DIGITS = 4  # of a digest in a link, where one change of a question in 65,536 goes unseen
-SUMMARY = "One sheet to print. Read the lessons first, because it gives away their results."
+SUMMARY = "One sheet to print, which gives the results of the lessons away"
 
 
 def way(sheet: Sheet, folio: Folio) -> tuple[Groups, Rail | None]:
@@ -63,13 +63,16 @@ def _of_kind(kind: str, topic: Topic, folio: Folio, minutes: Mapping[str, int]) 
     for steps in filling(f"steps.{kind}"):
         yield from steps(topic, folio, minutes)
     if kind == "summary" and file.key_laws:
-        yield Step("summary.html", escape("Summary"), escape(SUMMARY), kind=kind)
+        yield Step("summary.html", escape(SUMMARY), kind=kind, sort=escape("Summary"))
     for mode in topic.items_by_mode:
         if mode == kind and page_kind(mode):
             items = item_marks(topic.items_by_mode[mode], topic, folio.evidence)
-            title, says = escape(folio.ui["modes"][mode]), folio.in_link.line(file.modes[mode])
+            title = folio.in_link.line(topic.lessons[mode].model.title)
             own, further = _minutes(mode, topic, minutes)
-            yield Step(f"{mode}.html", title, says, f"{topic.id}/{mode}", items, own, kind, further)
+            yield Step(
+                f"{mode}.html", title, Markup(), f"{topic.id}/{mode}", items, own, kind, further,
+                escape(folio.ui["modes"][mode]),
+            )  # fmt: skip
 
 
 def _minutes(mode: Mode, topic: Topic, minutes: Mapping[str, int]) -> tuple[int, int]:
@@ -170,7 +173,7 @@ def rail(sheet: Sheet, groups: Groups, folio: Folio) -> Rail | None:
     if sheet.mode and isinstance(deep := topic.lessons[sheet.mode].model, DeepFile):
         parts = list(chain(deep))
         is_core = all(part.is_core for part in parts if part.id == sheet.of)
-        label = own.title if is_core else Markup("{}, further").format(own.title)
+        label = own.sort if is_core else Markup("{}, further").format(own.sort)
         called = Markup("{}: {}").format(label, called)
         parts = [part for part in parts if part.is_core is is_core]
         steps = [own, *(_part(part, sheet.mode, topic, folio) for part in parts)]

@@ -99,7 +99,7 @@ class BuildStep(Backed):
     """one of some five pages that everybody should read; where none is marked, every step is."""
     commit: words.ItemId | None = None
     concept: words.Prose
-    """what this step adds, in a sentence or two; the question follows."""
+    """what this step adds, in a sentence or two; the question follows, or a number's, the text."""
     result: words.Prose
     """what runs showed of it."""
     shows: words.FigureId | None = None

@@ -113,12 +113,17 @@ function mark() {
   if (steps.some(Boolean)) tally.textContent = ` · ${say("steps_done", { n: steps.filter(Boolean).length, m: steps.length })}`;
 }
 
-// Where home's *Continue* leads: this page, or the next one when it is done. Not in `mark`, which other
-// windows call when this one writes.
+// Where home's *Continue* leads: this page, or the next one when it is done. Who answered nothing here, and has more
+// to do, looked something up. Not in `mark`, which other windows call when this one writes.
 function remember() {
-  const { way } = rail.dataset;
-  const next = counted(rail.dataset).isDone && rail.querySelector("[rel=next]");
-  store.set("last", { href: (next || location).href, way, title: next ? next.textContent.replace("Next: ", "") : document.querySelector("h1").textContent });
+  const { n, isDone } = counted(rail.dataset);
+  const next = isDone && rail.querySelector("[rel=next]");
+  if (n || next)
+    store.set("last", {
+      href: (next || location).href,
+      way: rail.dataset.way,
+      title: (next || document.querySelector("h1")).textContent.replace("Next: ", ""),
+    });
 }
 
 // The pages that a reader has opened, or has seen to their end.

@@ -22,6 +22,7 @@ stager = DefaultStager(StagingOptions(False, False, True, False))
 saving = dcp.async_save(state, checkpoint_id=folder, async_stager=stager)
 for value in reversed(state.values()):
     value.add_(1)  # the next update
+saving.staging_completion.result()
 saving.upload_completion.result()
 stager.close()
 

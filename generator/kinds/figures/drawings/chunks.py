@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise, starmap
+from statistics import fmean
 
 from proofbook.generator.kinds.figures.axes import GAP
 from proofbook.generator.kinds.figures.drawing import LINE, Drawing, PageWidth, text_width
 
 HEIGHT, BETWEEN, TOGETHER, TOP = 34, 24, 2, 52
+TRAVEL = 20  # more between rows where numbers travel between ranks
+LOOKS = "series-a", "series-b"  # of coloured numbers
 BESIDE = " · "  # in a cell's words, between what has a box of its own
 
 
@@ -16,16 +19,20 @@ class Cell:
     """A tensor on a rank: what it is, whether it is finished, and where it just came from.
 
     `came` is `above` from the cell above, in a ring whose last row comes first; `all above` or `all
-    below` from the cells of its group in that row, which are summed. A cell is drawn once for all
+    below` from the cells of its group in that row, which are summed; `numbers` from those with the
+    same numbers. `looks` are those of its numbers, if they have any. A cell is drawn once for all
     moments at which it is equal to itself, where it came from aside.
     """
 
     words: str
     is_whole: bool
     came: str = field(default="", compare=False)
+    looks: Sequence[str] = ()
 
 
-Rows = Sequence[Sequence[Cell | None]]
+Row = Sequence[Cell | None]
+Rows = Sequence[Row]
+Lanes = list[tuple[float, float]]  # from where to where arrows lead
 
 
 def chunks(
@@ -44,7 +51,12 @@ def chunks(
     is_above = (layout.width - left) / len(columns) < most + GAP
     start, line = (0, LINE) if is_above else (left, 0)
     # A row without a name continues the one above.
-    steps = [HEIGHT + (BETWEEN + line if name else TOGETHER) for name in rows[1:]]
+    last = list(frames.values())[-1]
+    travels = [TRAVEL * any(cell and cell.came == "numbers" for cell in row) for row in last[1:]]
+    steps = [
+        HEIGHT + (BETWEEN + line + travel if name else TOGETHER)
+        for name, travel in zip(rows[1:], travels, strict=True)
+    ]
     tops = list(accumulate(steps, initial=TOP + line))
     drawing = Drawing(layout.width, tops[-1] + HEIGHT + BETWEEN)
     width = (layout.width - 2 - start) / len(columns)
@@ -62,15 +74,32 @@ def chunks(
         for column, middle in enumerate(middles):
             through = [frame[position][column] for frame in frames.values()]
             _draw_cell(drawing, list(zip(through, moments, strict=True)), middle, y, width)
-            ranks = middles[column - column % group :][:group]
+            came_by = _lanes(last[position - 1], last[position][column], column, group)
+            lanes = [(start + width * x, start + width * to) for x, to in came_by]
             origins = [cell.came if cell else "" for cell in through]
             for came, alike in groupby(zip(origins, moments, strict=True), lambda span: span[0]):
                 times = [time for _, ends in alike for time in ends]
                 if came:
                     up = 0 if came == "all below" else line  # no arrow crosses the name
                     with drawing.during(times[0], times[-1]):
-                        _arrows(drawing, came, middle, y - up, ranks)
+                        _arrows(drawing, came, middle, y - up, lanes)
     return drawing
+
+
+def _lanes(above: Row, cell: Cell | None, column: int, group: int) -> Lanes:
+    """From where to where arrows lead to a cell, in columns; the numbers of a rank have one."""
+    if not cell or cell.came != "numbers":
+        ranks = range(column - column % group, column - column % group + group)
+        return [(rank + 0.5, column + 0.5 + (rank - column) / 8) for rank in ranks]
+    places = dict(chain(*starmap(_places, enumerate(above))))
+    ends = [(places[word], to) for word, to in _places(column, cell)]
+    lanes = [zip(*lane, strict=True) for _, lane in groupby(ends, lambda end: int(end[0]))]
+    return [(fmean(starts), fmean(goals)) for starts, goals in lanes]
+
+
+def _places(column: int, cell: Cell | None) -> list[tuple[str, float]]:
+    parts = cell.words.split(BESIDE) if cell else []
+    return [(word, column + (n + 0.5) / len(parts)) for n, word in enumerate(parts)]
 
 
 def _draw_cell(
@@ -83,24 +112,26 @@ def _draw_cell(
     for cell, alike in groupby(through, lambda span: span[0]):
         times = [time for _, ends in alike for time in ends]
         if cell:
-            look, letters = ("compute", "ground") if cell.is_whole else ("layer", "")
+            look = "compute" if cell.is_whole else "layer"
+            letters = "ground" if cell.is_whole or cell.looks else ""
+            parts = cell.words.split(BESIDE)
+            looks = [f"{of_part} span" for of_part in cell.looks] or [look] * len(parts)
             with drawing.during(times[0], times[-1]):
-                parts = cell.words.split(BESIDE)
-                each = (width - 4) / len(parts)
-                for place, words in enumerate(parts):
+                each = (width - 4) / len(looks)
+                for place, (words, look) in enumerate(zip(parts, looks, strict=True)):
                     x = middle - width / 2 + 2 + place * each
                     drawing.box(x, y, each, HEIGHT, look, radius=4)
                     drawing.word(x + each / 2, y + HEIGHT / 2, words, letters, "middle")
 
 
-def _arrows(drawing: Drawing, came: str, middle: float, y: float, ranks: Sequence[float]) -> None:
+def _arrows(drawing: Drawing, came: str, middle: float, y: float, lanes: Lanes) -> None:
     if came == "above":
         drawing.arrow(middle, y - BETWEEN + 4, middle, y - 2)
         if y == TOP:  # it left the last row at the bottom
             drawing.arrow(middle, drawing.height - BETWEEN + 2, middle, drawing.height - 6)
         return
-    start, end = y - BETWEEN + 2, y - 3
+    start, end = y - BETWEEN - TRAVEL * (came == "numbers") + 2, y - 3
     if came == "all below":
         start, end = y + HEIGHT + BETWEEN - 2, y + HEIGHT + 3
-    for origin in ranks:
-        drawing.arrow(origin, start, middle + (origin - middle) / 8, end)
+    for origin, to in lanes:
+        drawing.arrow(origin, start, to, end)

@@ -60,14 +60,16 @@ def _strip(
 ) -> float:  # fmt: skip
     """Draw the groups of an axis, neighbours below each other if they overlap; return y below."""
     first, second, *others = strip.groups[0]
-    wide = min(places[1] - places[0] - 4, 30)
+    each = places[1] - places[0]
+    wide = min(max(each - LEAST - 2, 17), each - 4, 30)
     room = places[second] - places[first] - wide - text_width(strip.passes)
     passes = strip.passes * (not others and room >= 3 * LEAST)
     words = filter(None, [strip.name, "" if passes else strip.passes, *strip.words])
     for line in wrapped(" · ".join(words), drawing.width):
         drawing.word(0, y + LINE / 2, line)
         y += LINE
-    height = TRACK * (second - first - 1) + HIGH + 2 * EDGE
+    tracks = max(group[0] % (second - first) for group in strip.groups)
+    height = TRACK * tracks + HIGH + 2 * EDGE
     for start, size in frames:
         drawing.box(start, y, size, height, "soft hollow", radius=4)
     for group in strip.groups:

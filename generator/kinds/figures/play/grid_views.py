@@ -12,11 +12,12 @@ these sums, and gather them before each cut by columns.
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Literal
 
 from proofbook.generator.content.exhibit import CellRow, Figure
 from proofbook.generator.kinds.figures.axes import plain
-from proofbook.generator.kinds.figures.drawings.chunks import BESIDE, Cell, chunks
+from proofbook.generator.kinds.figures.drawings.chunks import BESIDE, LOOKS, Cell, chunks
 from proofbook.generator.kinds.figures.picture import DrawnState, plain_line, printed_bytes
 from proofbook.generator.kinds.figures.play.states import PlayState, reported
 from proofbook.generator.printing.folio import Folio
@@ -192,7 +193,9 @@ def cells(states: Sequence[PlayState], figure: Figure, folio: Folio) -> Iterator
     labels = [plain_line(row.label or "", folio) for row in rows]
     for state in states:
         of_ranks = reported(state.runs[0].run)
-        held = [_reported(row, of_ranks) for row in rows]
+        held: Held = []
+        for row in rows:
+            held.append(_reported(row, of_ranks, held))
         said = [
             f"{label}: {_in_words([[cell] for cell in line])}".removeprefix(": ")
             for label, line in zip(labels, held, strict=True)
@@ -210,15 +213,33 @@ def cells(states: Sequence[PlayState], figure: Figure, folio: Folio) -> Iterator
         yield _played(frames, told, "; ".join(said), (labels, ranks, len(of_ranks)))
 
 
-def _reported(row: CellRow, of_ranks: Sequence[Mapping[str, Setting]]) -> list[Cell | None]:
+def _reported(
+    row: CellRow, of_ranks: Sequence[Mapping[str, Setting]], above: Held
+) -> list[Cell | None]:
     """The cells of a row, a list as one number beside the other; what all ranks have is whole."""
-    facts = [facts[row.fact] for facts in of_ranks]
-    lists = [fact if isinstance(fact, list) else [fact] for fact in facts]
-    words = [
-        BESIDE.join(
-            plain(one, DIGITS) if isinstance(one, int | float) else str(one) for one in parts
-        )
-        for parts in lists
+    held = [_words(facts[row.fact]) for facts in of_ranks]
+    looks: list[list[str]] = [[] for _ in held]
+    if row.colours:
+        looks = [[LOOKS[int(n)] for n in _words(facts[row.colours])] for facts in of_ranks]
+    elif row.keeps_colours:
+        looks = _kept(held, above)
+    came, is_whole = "numbers" if looks[0] else "all above", held[1:] == held[:-1]
+    return [
+        Cell(BESIDE.join(words), is_whole, came * row.from_all, tuple(look))
+        for words, look in zip(held, looks, strict=True)
     ]
-    came = "all above" if row.from_all else ""
-    return [Cell(one, is_whole={*words} == {one}, came=came) for one in words]
+
+
+def _kept(held: Sequence[Sequence[str]], above: Held) -> list[list[str]]:
+    """The looks of the same numbers in a row above, or else of those at the same places."""
+    for row in reversed(above):
+        pairs = (zip(cell.words.split(BESIDE), cell.looks, strict=False) for cell in row if cell)
+        looks = dict(chain.from_iterable(pairs))
+        if looks.keys() == {*chain.from_iterable(held)}:
+            return [[looks[word] for word in words] for words in held]
+    return [list(cell.looks) for cell in above[-1] if cell]
+
+
+def _words(fact: Setting) -> list[str]:
+    parts = fact if isinstance(fact, list) else [fact]
+    return [plain(one, DIGITS) if isinstance(one, int | float) else str(one) for one in parts]

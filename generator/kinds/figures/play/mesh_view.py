@@ -28,10 +28,11 @@ def mesh(states: Sequence[PlayState], figure: Figure, folio: Folio) -> Iterator[
         yield DrawnState(partial(meshes, panels), says, {of.path: printed})
 
 
-def groups(sizes: Sequence[int], axis: int) -> list[list[int]]:
-    """The ranks of each group along the axis at a place, of a mesh of these sizes."""
+def groups(sizes: Sequence[int], axis: int, *, is_tree: bool = False) -> list[list[int]]:
+    """The ranks of each group along the axis at a place, of a mesh, or a tree, of these sizes."""
     stride, size = prod(sizes[axis + 1 :]), sizes[axis]
-    firsts = [rank for rank in range(prod(sizes)) if rank // stride % size == 0]
+    ranks = range(0, prod(sizes), stride if is_tree else 1)
+    firsts = [rank for rank in ranks if rank // stride % size == 0]
     return [[first + stride * step for step in range(size)] for first in firsts]
 
 
@@ -41,8 +42,9 @@ def _panel(written: Mesh, of: LabelledRun, cells: Cells, folio: Folio) -> MeshPa
     axes = [*axes[:-2], *axes[:-3:-1]] if is_exchanged else axes
     sizes = [num_ranks(axis.size, of.path, folio.evidence) for axis in axes]
     node = num_ranks(written.node, of.path, folio.evidence)
+    along = partial(groups, sizes, is_tree=written.is_tree)
     strips = [
-        _strip(axis, groups(sizes, axes.index(axis)), node, of, cells, folio)
+        _strip(axis, along(axes.index(axis)), node, of, cells, folio)
         for axis in reversed(written.axes)
         if sizes[axes.index(axis)] > 1
     ]

@@ -34,7 +34,7 @@ models.forEach((root, n) => {
 
 // Who returns goes on at the last page, and with what is due: a queue over all topics, of which the
 // first one with a due question begins.
-const [begin, ...topics] = all(document, "[data-back] a");
+const [begin, ...topics] = all(document, "[data-back] :is(.pb-check, [data-items])");
 const first = { href: begin.href, textContent: begin.textContent };
 
 function greet() {
