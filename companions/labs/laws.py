@@ -42,7 +42,7 @@ def same_to_the_bit(expected: str) -> Requirement:
         if held.shape != wanted.shape:
             return f"has other {name}: {tuple(held.shape)}, expected {tuple(wanted.shape)}"
         at = int((held != wanted).flatten().nonzero()[0])
-        numbers = [f"{float(one.flatten()[at]):.9g}" for one in (held, wanted)]
+        numbers = [f"{float(side.flatten()[at]):.9g}" for side in (held, wanted)]
         return f"has other {name}: element {at} is {numbers[0]}, {expected}{numbers[1]}"
 
     def compared(ranks: Sequence[RankResult]) -> Iterable[Comparison]:

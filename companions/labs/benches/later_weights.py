@@ -55,7 +55,7 @@ def _by_name(case: LabCase, weights_of: Callable[[int], Tensors]) -> dict[str, T
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """By name, the weights of rank 0's checkpoints, how many there are, and how often it waited."""
-    weights = {name: one.requires_grad_() for name, one in _weights(case, torch.float32).items()}
+    weights = {n: weight.requires_grad_() for n, weight in _weights(case, torch.float32).items()}
     parts = [[t.chunk(rank.world_size) for t in batch] for batch in _batches(case, torch.float32)]
     batches = [(inputs[rank.rank], targets[rank.rank]) for inputs, targets in parts]
     disk, before = SlowDisk(len(batches), case.settings["every"]), {*threading.enumerate()}

@@ -100,9 +100,9 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
             if end < steps:
                 run = _resumed(run, folder / f"{end}", program, case)
     for kind in ("model", "average"):
-        for before, one in (("", run), (UNINTERRUPTED, whole)):
-            weights = getattr(one, kind).state_dict().values()
-            by_name[f"{before}weights of `{kind}`"] = torch.cat([one.flatten() for one in weights])
+        for before, training in (("", run), (UNINTERRUPTED, whole)):
+            weights = getattr(training, kind).state_dict().values()
+            by_name[f"{before}weights of `{kind}`"] = torch.cat([w.flatten() for w in weights])
     return by_name
 
 
