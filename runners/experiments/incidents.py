@@ -122,7 +122,8 @@ class Job:
             next(self.model.parameters()).data.view(torch.int32)[0, 0] ^= 1 << 22
         if self.has("out_of_memory"):
             self.kept.append(torch.full((4 * MIB,), loss.item()))  # 16 MiB of predictions, say
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        counts = self.settings.cause == "out_of_memory"  # what only Linux tells
+        pages = int(Path("/proc/self/statm").read_text().split()[1]) if counts else 0
         now = {
             "loss": loss.item(), "gradient": flat.norm().item(), "moved": moved.norm().item(),
             "weights": parameter_digest(self.model.parameters())[:6], "rate": self.rate,
@@ -341,6 +342,7 @@ def _job(cause: str, logged: str, rank: int = 1, sign: str = "weights", **more: 
     )
 
 
+LATER: dict[str, Any] = {"logged_from": 38, "stop_step": 40, "num_steps": 44, "saves_every": 40}
 late = partial(_job, num_steps=24, logged_from=20, faulty_step=22)
 resumed = partial(_job, num_attempts=2)
 seeded = partial(_job, "equal_seeds", "loss samples shifts", 1, "shifts", num_steps=2)
@@ -355,14 +357,7 @@ RUNS = {
     "slow_rank": _job("slow_rank", "loss seconds waiting", 2, "waits", num_steps=4),
     "flipped_bit": late("flipped_bit", "loss weights", 0),
     "torn_save": resumed("torn_save", "loss", faulty_step=3, saves_every=2),
-    "new_optimizer": resumed(
-        "new_optimizer",
-        "loss samples rate moved",
-        logged_from=38,
-        stop_step=40,
-        num_steps=44,
-        saves_every=40,
-    ),
+    "new_optimizer": resumed("new_optimizer", "loss samples rate moved", **LATER),
     "equal_seeds": seeded(),
     "own_seeds": seeded(seed_of_rank=True),
     "old_settings": _job("old_settings", "loss weights", 2),
