@@ -29,8 +29,8 @@ NEED_TORCH = (
         "core.measuring.launcher", "session.peers", "judging",
     )),
     *(f"proofbook.companions.{part}" for part in (
-        "cluster", "verify.", "labs.benches", "labs.command", "labs.grading", "labs.laws",
-        "labs.training", "labs.experiments", "planner.simulated", "planner.again",
+        "cluster", "verify.", "labs.benches", "labs.command", "labs.disks", "labs.grading",
+        "labs.laws", "labs.training", "labs.experiments", "planner.simulated", "planner.again",
         "planner.command",
     )),
 )  # fmt: skip

@@ -32,6 +32,27 @@ def same_as_one_process(
     return Requirement("same", check)
 
 
+def same_to_the_bit(expected: str) -> Requirement:
+    """The requirement that a rank returns the tensors that it returns as `expected` and a name."""
+
+    def wrong(name: str, rank: RankResult) -> str:
+        held, wanted = rank.returned[name], rank.returned[expected + name]
+        if torch.equal(held, wanted):
+            return ""
+        if held.shape != wanted.shape:
+            return f"has other {name}: {tuple(held.shape)}, expected {tuple(wanted.shape)}"
+        at = int((held != wanted).flatten().nonzero()[0])
+        numbers = [f"{float(side.flatten()[at]):.9g}" for side in (held, wanted)]
+        return f"has other {name}: element {at} is {numbers[0]}, {expected}{numbers[1]}"
+
+    def compared(ranks: Sequence[RankResult]) -> Iterable[Comparison]:
+        for name in ranks[0].returned or ():
+            if expected + name in ranks[0].returned:
+                yield from comparison.on_each_rank(name, ranks, functools.partial(wrong, name))
+
+    return Requirement("same", compared)
+
+
 def sends(payload: Mapping[str, float]) -> Requirement:
     """The requirement that each rank passes at most these bytes to an operation, and no others."""
 
@@ -80,19 +101,23 @@ def calls_exactly(operation: str, payloads: Sequence[int]) -> Requirement:
     return Requirement("calls", lambda ranks: comparison.on_each_rank(operation, ranks, wrong))
 
 
-def counts(requirement: str, name: str, number: int, *, or_more: bool = False) -> Requirement:
+def counts(
+    requirement: str, name: str, number: int, *, or_more: bool = False, verb: str = "made"
+) -> Requirement:
     """The requirement that each rank returns this number under `name`, counted by the bench."""
 
     def wrong(rank: RankResult) -> str:
         counted = int(rank.returned[name])
         if counted == number or (or_more and counted > number):
             return ""
-        return f"made {counted:,} {name}, expected {number:,}{' or more' * or_more}"
+        return f"{verb} {counted:,} {name}, expected {number:,}{' or more' * or_more}"
 
     return Requirement(requirement, lambda ranks: comparison.on_each_rank(name, ranks, wrong))
 
 
-def counts_at_most(requirement: str, name: str, num_bytes: float) -> Requirement:
+def counts_at_most(
+    requirement: str, name: str, num_bytes: float, verb: str = "sent"
+) -> Requirement:
     """The requirement that each rank returns at most these bytes under `name`, by the bench."""
 
     def sent(rank: RankResult) -> float:
@@ -101,7 +126,7 @@ def counts_at_most(requirement: str, name: str, num_bytes: float) -> Requirement
     def wrong(rank: RankResult) -> str:
         if sent(rank) <= num_bytes:
             return ""
-        return f"sent {sent(rank):,.0f} {name}, allowed {as_bytes(num_bytes)}"
+        return f"{verb} {sent(rank):,.0f} {name}, allowed {as_bytes(num_bytes)}"
 
     return Requirement(
         requirement, lambda ranks: comparison.on_each_rank(name, ranks, wrong, sent), num_bytes

@@ -126,6 +126,7 @@ _PADDED = (
     "4 * n * (-(-num_words * width // n) + -(-width * width // n) + -(-width // n)"
     " + -(-num_outputs // n))"
 )
+_PARTS = "-(-words // {0}) * width + -(-hidden // {0}) * width + -(-outputs // {0})"
 WORDS = {
     "mean": {
         "bytes of all gradients": "4 * (num_outputs + num_hidden_layers * width) * (width + 1)",
@@ -206,6 +207,17 @@ WORDS = {
         "bytes of the outputs": "4 * samples * width",
         "bytes of up and down": "4 * 2 * width * hidden",
     },
+    "resumed_run": {},
+    "four_write_two_read": {
+        f"bytes of {what}": f"4 * ({rows})"
+        for what, rows in {
+            "the largest part of a writing rank": _PARTS.format("n"),
+            "the largest part of a reading rank": _PARTS.format("(n // 2)"),
+            "its largest tensor": "-(-words // (n // 2)) * width",
+        }.items()
+    },
+    "later_weights": {"bytes of the weights": "4 * 2 * width * hidden"},
+    "early_pointer": {},
     "slow_head": {
         "steps": "steps",
         "bytes of the activations": "4 * samples * width",
