@@ -242,6 +242,7 @@ ANSWERS = {
         interval / (interval + stall + interval / between * (interval / 2 + writing + restart))
     ),
     "lr-learn-lost": lambda death, saved, _: len(range(saved, death)),
+    "lr-trace-shards": lambda parameters, ranks: sum([4 * parameters / ranks] * 3),
     "lr-cost-bytes": lambda parameters: sum([4 * parameters] * 3),
     "lr-cost-goodput": lambda interval, stall, restart, between: (
         interval / (interval + stall + interval / between * (interval / 2 + stall + restart))
