@@ -83,7 +83,10 @@ def _technique_row(
 def symptom(draft: Draft) -> Iterator[element.Element | Markup]:
     """The page of a symptom: what to rule out, and questions about a run."""
     written = _symptoms(draft)[draft.sheet.of]
-    yield element.Block([draft.prose(text) for text in (written.tell, written.read) if text])
+    yield element.Block([draft.prose(written.tell)])
+    if written.read:
+        read = element.Block([draft.prose(written.read)])
+        yield element.Fold(Markup("What to record, and how to read it"), [read], is_found=True)
     causes, rarer = written.causes[:FEW], written.causes[FEW:]
     if causes:
         says = "Rule these causes out first. We measured only those whose link leads to a program:"
