@@ -124,7 +124,7 @@ def verdict_row(name: str, folio: Folio, *, always_sides: bool = True) -> Judged
         folio.caption,
         folio.root + folio.claim_place(name),
         folio.line(claim.says),
-        folio.line(claim_formula.formula_of(claim) or ""),
+        folio.line(claim_formula.as_prose(claim_formula.formula_of(claim) or "")),
         _regime_of(outcome, folio) if _is_of_a_machine(folio, claim) else Markup(),
         is_repeated,
     )
@@ -297,7 +297,7 @@ def _proof(
     heads, numbers = with_units("###", rows)
     return Made(
         "FoldedClaim", is_found=False, says=says, names_runs=names_runs,
-        formula=folio.line(claim_formula.formula_of(here.claim) or ""),
+        formula=folio.line(claim_formula.as_prose(claim_formula.formula_of(here.claim) or "")),
         only_there=folio.line((isinstance(domain, Domain) and domain.because) or ""),
         tolerance=tolerance_of(tolerance, here.observed),
         because=folio.line((tolerance and tolerance.because) or ""),

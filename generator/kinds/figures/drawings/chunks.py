@@ -74,9 +74,8 @@ def chunks(
             drawing.word(left - GAP, y + HEIGHT / 2, name, anchor="end")
         for column, middle in enumerate(middles):
             through = [frame[position][column] for frame in frames.values()]
-            _draw_cell(
-                drawing, list(zip(through, moments, strict=True)), middle, y, width, num_parts
-            )
+            spans = list(zip(through, moments, strict=True))
+            _draw_cell(drawing, spans, middle, y, width, num_parts)
             came_by = _lanes(last[position - 1], last[position][column], column, group, num_parts)
             lanes = [(start + width * x, start + width * to) for x, to in came_by]
             origins = [cell.came if cell else "" for cell in through]
@@ -120,26 +119,20 @@ def _draw_cell(
             first = len(drawing.parts)
             with drawing.during(times[0], times[-1]):
                 _draw_parts(drawing, cell, middle - width / 2 + 2, y, width - 4, num_parts)
-            pale = (
-                []
-                if is_held
-                else ['<g class="pb-to-come">', *drawing.parts[first + 3 : -1], "</g>"]
-            )
-            drawing.parts[first:first] = map(Operated, pale)
+            pale = ['<g class="pb-to-come">', *drawing.parts[first + 3 : -1], "</g>"]
+            drawing.parts[first:first] = map(Operated, pale[: 0 if is_held else None])
             is_held = True
 
 
-def _draw_parts(
-    drawing: Drawing, cell: Cell, x: float, y: float, width: float, num_parts: int
-) -> None:
+def _draw_parts(d: Drawing, cell: Cell, x: float, y: float, width: float, num_parts: int) -> None:
     look = "compute" if cell.is_whole else "layer"
     letters = "ground" if cell.is_whole or cell.looks else ""
     parts = cell.words.split(BESIDE)
     looks = [f"{of_part} span" for of_part in cell.looks] or [look] * len(parts)
     each = width / (num_parts if cell.looks else len(parts))
     for place, (words, look) in enumerate(zip(parts, looks, strict=True)):
-        drawing.box(x + place * each, y, each, HEIGHT, look, radius=4)
-        drawing.word(x + (place + 0.5) * each, y + HEIGHT / 2, words, letters, "middle")
+        d.box(x + place * each, y, each, HEIGHT, look, radius=4)
+        d.word(x + (place + 0.5) * each, y + HEIGHT / 2, words, letters, "middle")
 
 
 def _arrows(drawing: Drawing, came: str, middle: float, y: float, lanes: Lanes) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import cycle, pairwise
 from typing import NamedTuple
 
-from proofbook.generator.kinds.figures.axes import GAP
+from proofbook.generator.kinds.figures.axes import GAP, LegendEntry, legend
 from proofbook.generator.kinds.figures.drawing import LINE, Drawing, PageWidth, text_width, wrapped
 
 LOOKS = "series-a", "series-b", "series-d hollow", "series-e hollow shard"  # of the axes in turn
@@ -57,11 +57,8 @@ def meshes(panels: Sequence[MeshPanel], layout: PageWidth) -> Drawing:
         y += LINE
         ends = [(start, wide) for start in frames]
         if panel.is_tree:
-            y = _tree(
-                drawing, panel.strips, y, ends, places, [looks[one.name] for one in panel.strips]
-            )
-            continue
-        for strip in panel.strips:
+            y = _tree(drawing, panel.strips, y, ends, places)
+        for strip in panel.strips[: 0 if panel.is_tree else None]:
             y = _strip(drawing, strip, y, ends, places, looks[strip.name])
     drawing.height = y - GAP + 1
     return drawing
@@ -126,27 +123,21 @@ def _rank(drawing: Drawing, rank: int, x: float, y: float, wide: float, look: st
 
 def _tree(
     drawing: Drawing, strips: Sequence[Strip], y: float, frames: Sequence[tuple[float, float]],
-    places: Sequence[float], looks: Sequence[str],
+    places: Sequence[float],
 ) -> float:  # fmt: skip
     """Draw all ranks below, and above each turn those that go on; return y below."""
-    for strip, look in zip(strips, looks, strict=True):
-        drawing.line(0, y + LINE / 2, 20, y + LINE / 2, look.split()[0])
-        for line in wrapped(strip.name, drawing.width - 26):
-            drawing.word(26, y + LINE / 2, line)
-            y += LINE
-    height = LEVEL * len(strips) + HIGH + 2 * EDGE
+    keys = [LegendEntry(strip.name, look) for strip, look in zip(strips, LOOKS, strict=False)]
+    y, height = legend(drawing, keys, y + LINE / 2), LEVEL * len(strips) + HIGH + 2 * EDGE
     for start, size in frames:
         drawing.box(start, y, size, height, "soft hollow", radius=4)
-    low = y + height - EDGE - HIGH
-    for strip, look in zip(strips, looks, strict=True):
+    low = y + EDGE + LEVEL * len(strips)
+    for strip, look in zip(strips, LOOKS, strict=False):
+        top, foot = low - LEVEL + HIGH + 2, low - 1
         for first, second in strip.groups:
-            to, ends = places[first], (low - LEVEL + HIGH + 2, low - 1)
-            drawing.line(to, ends[0], to, ends[1], "grid")
-            drawing.arrow(
-                places[second], ends[1], to + 12, ends[0], both=True, look=look.split()[0]
-            )
-            for rank in (first, second):
-                _rank(drawing, rank, places[rank], low, 30, looks[0])
+            drawing.line(places[first], top, places[first], foot, "grid")
+            drawing.arrow(places[second], foot, places[first] + 12, top, both=True, look=look)
+            _rank(drawing, first, places[first], low, 30, LOOKS[0])
+            _rank(drawing, second, places[second], low, 30, LOOKS[0])
         low -= LEVEL
-    _rank(drawing, 0, places[0], low, 30, looks[0])
+    _rank(drawing, 0, places[0], low, 30, LOOKS[0])
     return y + height + GAP
