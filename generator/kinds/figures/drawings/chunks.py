@@ -119,7 +119,8 @@ def _draw_cell(
             first = len(drawing.parts)
             with drawing.during(times[0], times[-1]):
                 _draw_parts(drawing, cell, middle - width / 2 + 2, y, width - 4, num_parts)
-            pale = ['<g class="pb-to-come">', *drawing.parts[first + 3 : -1], "</g>"]
+            before = f'<g class="pb-past" data-during="0 {times[0]:g}"><g class="pb-to-come">'
+            pale = [before, *drawing.parts[first + 3 : -1], "</g></g>"]
             drawing.parts[first:first] = map(Operated, pale[: 0 if is_held else None])
             is_held = True
 
