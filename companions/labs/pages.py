@@ -95,12 +95,11 @@ def listed(fence: LabList, _: int, draft: Draft) -> Iterator[Element]:
     yield Table(["Lab", "Topic"], rows)
 
 
-def steps(topic: Topic, folio: Folio, minutes: Mapping[str, int]) -> Iterator[Step]:
+def steps(topic: Topic, folio: Folio, _: Mapping[str, int]) -> Iterator[Step]:
     """The labs of a topic on its way."""
     for name, lab in folio.book.part(Labs).of(topic.id).items():
         title, page = folio.in_link.line(lab.model.title), f"{topic.id}/lab-{name}"
-        own, sort = minutes.get(f"topics/{page}.md", 0), escape("Lab")
-        yield Step(f"lab-{name}.html", title, Markup(), page, "", own, "lab", sort=sort)
+        yield Step(f"lab-{name}.html", title, Markup(), page, "", kind="lab", sort=escape("Lab"))
 
 
 def for_a_class(draft: Draft) -> Iterator[tuple[Markup, list[Element | Markup]]]:

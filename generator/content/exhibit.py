@@ -125,6 +125,8 @@ class MeshAxis(Written):
     """an expression over `run`: the bytes that a rank passes along it."""
     term: PlayFact | None = None
     """what a formula has for it, as `L S / B`."""
+    is_chain: bool = False
+    """each rank passes to the next and back, as stages of a pipeline, and not around a ring."""
 
 
 class Mesh(Written):

@@ -15,6 +15,7 @@ from math_core import LatexError, LatexToMathML
 from proofbook.generator.content.numerals import QUANTITY, SPELLED, blank, numerals
 
 _TO_MATHML = LatexToMathML(annotation=True, fancy_error=False)
+_FUNCTION = re.compile(r"<mi>([a-z]{2,})</mi>")  # as log, whose letters are no factors
 _NAMES = ("<mi>", '<mi mathvariant="normal">')
 _ALIGNED = ' style="text-align: '
 _NOT_OURS = (" style=", " id=", " href=")
@@ -41,6 +42,7 @@ def mathml(latex: str, *, is_block: bool) -> str:
     says `12: what is wrong`, from the character 12 on.
     """
     made = _TO_MATHML.convert_with_local_state(latex, displaystyle=is_block)
+    made = _FUNCTION.sub(r"<mtext>\1</mtext>", made)
     begins, *cells = made.split(_ALIGNED)
     for cell in cells:
         style, _, rest = cell.partition('"')

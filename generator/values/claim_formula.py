@@ -57,6 +57,9 @@ _WORDS = tuple((re.compile(path), word) for path, word in (
     (r"settings\.(?:num_)?(\w+)(?:\.-?\d)?", "{}"),
     (r"(?:measures|model|prediction\.\w+\.facts)\.(?:num_)?(\w+)", "{}"),
 ))  # fmt: skip
+_CODE, _NO_FORMULA = re.compile(r"`([^`]+)`"), re.compile(r"^\w{2,}$|[_*\[](?![^{]*\}\})")
+# Neither an article, nor a unit of bytes behind a number, nor what an expression reads.
+_LETTER = re.compile(r"(?<![A-Za-z'{_-])(?!a [a-z]{2})((?<!\d )B|[AC-Za-z])(?![A-Za-z0-9_-])")
 _GIVEN = ("settings.", "model.", "world_size", "budget_bytes")
 _SPELLED = re.compile(r"\d{4,}|_\d")  # a size within a field's name
 
@@ -64,6 +67,13 @@ _SPELLED = re.compile(r"\d{4,}|_\d")  # a size within a field's name
 def formula_of(claim: Claim) -> str | None:
     """A claim's formula as a Line: the author's, else the printed rule."""
     return claim.formula or printed(claim)
+
+
+def as_prose(text: str) -> str:
+    """A formula with its letters as the text around it has them: italic, and words upright."""
+    return _CODE.sub(
+        lambda code: code[0] if _NO_FORMULA.search(code[1]) else _LETTER.sub(r"*\1*", code[1]), text
+    )
 
 
 def printed(claim: Claim) -> str | None:

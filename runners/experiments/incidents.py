@@ -5,6 +5,8 @@ step. A *sign* is what all ranks of a healthy job have in common: the first that
 and on which rank.
 
     python -m runners run incidents
+
+`tests/runners/test_incidents.py` holds what each cause shows.
 """
 
 from __future__ import annotations

@@ -250,6 +250,7 @@ ANSWERS = {
     "ml-learn-bytes": lambda tokens, width, choices: sum([tokens * choices * width * 4] * 4),
     "ml-trace-busiest": lambda tokens, skewed, ranks: sum(
         2 * skewed + 2 * (tokens - skewed) / ranks for _ in range(ranks)),
+    "ml-cost-divisor": lambda replicas, shards, _: len([*range(shards)] * replicas),
     "ml-cost-gathered": lambda experts, width, hidden: 3 * sum([2 * width * hidden * 4] * experts),
     "ml-cost-sums": lambda layers, stages, activation: sum([activation] * (4 * layers // stages)),
     "lr-deep-fewer": lambda steps, batch, before, after: sum(

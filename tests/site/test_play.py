@@ -219,7 +219,7 @@ def test_a_play_runs_from_its_beginning_until_it_is_stopped_and_paper_has_its_en
 
 def test_digits_of_ranks_appear_row_by_row_until_the_loss_of_all_logits(opened):
     one = opened(VOCABULARY, Played)
-    seen = one.root.locator("svg.pb-wide [data-during] text:visible")
+    seen = one.root.locator("svg.pb-wide [data-during] > text:visible")
     logits = [float(word) for word in seen.all_text_contents()[6:]]  # below as many words
     assert len(logits) == 6
     for moment in range(1, len(one.moments)):

@@ -60,7 +60,7 @@ function turns() {
   const [[n, { option }]] = wider;
   const words = [said.devices.replace("{n}", n), chosen.selectedOptions[0].text, ...(option ? [option.text] : [])];
   if (n < Infinity) found.push(words.join(said.and));
-  return found.length ? `${said.turns}${found.join(said.or)}.` : said.nothing;
+  return found.length ? `${said.turns}${[...found.slice(0, 2), ...found.slice(2).slice(-1)].join(said.or)}.` : said.nothing;
 }
 
 // How long all tokens take at least: computing alone, at the highest rate of the devices.

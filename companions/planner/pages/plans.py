@@ -178,7 +178,7 @@ def plan(draft: Draft) -> Parts:
     yield Block([draft.prose(own.yours)])
     yield Command(".venv/bin/python -m runners plan for config.json")
     yield draft.heading(2, "Choose a model")
-    yield Table(["Model", "#Parameters", "Devices", "#Layouts"], [*_models(folio)])
+    yield Table(["Model", "#Parameters", "#Devices", "#Layouts"], [*_models(folio)])
     yield draft.heading(2, "How to read a plan")
     yield from _folds(own.reading, draft)
     if order := _order_in(folio):
@@ -254,10 +254,13 @@ def planned(draft: Draft) -> Parts:
     yield draft.heading(2, "What each layout needs")
     yield Block([draft.prose(own.compared)])
     yield from (figures.figure(figures.draw(mesh, folio)) for mesh in _mesh(grid, folio))
-    for at, (setting, rows) in enumerate(groupby(_named(grid, folio), itemgetter(0))):
+    memory = folio.value(own.device.memory)
+    assert memory
+    fits = Markup("Fits {}").format(folio.printed(memory))
+    for at, (setting, rows) in enumerate(groupby(_named(grid, memory, folio), itemgetter(0))):
         _, names, *columns = zip(*rows, strict=True)
         cells = [*zip(*columns, strict=True)]
-        table = Table(["Layout, and its run", "#Needs"], cells, anchors=[*names])
+        table = Table(["Layout, and its run", "#Needs", fits], cells, anchors=[*names])
         yield Fold(setting, [table], is_found=True, is_open=at == 0)
     if int(grid.architecture["num_experts"]) > 1:
         yield from draft.passage("Experts", own.experts)
@@ -296,7 +299,9 @@ def _axes(row: GridRow, own: PlanFile) -> list[MeshAxis]:
     return [axis.model_copy(update={"size": sizes[axis.name]}) for axis in known if is_whole]
 
 
-def _named(grid: Grid, folio: Folio) -> Iterator[tuple[Markup, str, Markup, Markup]]:
+def _named(
+    grid: Grid, memory: Value, folio: Folio
+) -> Iterator[tuple[Markup, str, Markup, Markup, str]]:
     """Every row of the grid after its setting, the smallest first: where links to its run lead."""
     both = Markup('<span class="pb-label">{}</span><br><small><code>{}</code></small>')
     own, experiment = _written(folio), experiment_of(grid.preset)
@@ -311,4 +316,5 @@ def _named(grid: Grid, folio: Folio) -> Iterator[tuple[Markup, str, Markup, Mark
         optimizer = plain(folio.line(own.words.optimizer.get(state.optimizer, state.optimizer)))
         setting = label(" · ".join([f"{mesh} devices", f"{state.sequence:,} tokens", optimizer]))
         words = both.format(_layout(row, grid, folio), breakable(f"{experiment}.{name}"))
-        yield setting, name, words, folio.printed(needs)
+        fits = "yes" if numeric(needs) <= numeric(memory) else "no"
+        yield setting, name, words, folio.printed(needs), fits

@@ -156,7 +156,9 @@ def growth(figure: Figure, folio: Folio) -> Picture:
         for label, unit in ((written.x_label, of_x[0]), (written.y_label, of_y[0]))
     )
     ends = (min(xs) if is_log else 0, max(xs))
-    x = plot.Axis(x_title, sorted({ends[0], *xs}), ends, lambda value: plain(value, 4), is_log)
+    x = plot.Axis(x_title, sorted({ends[0], *xs}), ends, is_logarithmic=is_log)
+    if any(plain(value) != plain(value, 3) for value in xs) and not is_log:
+        x = plot.axis_of(x_title, {*ends}, 5)  # no number of the axis is a setting
     y = plot.axis_of(y_title, ys if is_log else {0, *ys}, 5, is_logarithmic=is_log)
     says = "; ".join(say for _, _, say in points if say)
     state = DrawnState(partial(plot.plot, series, x, y, HEIGHT), says)

@@ -148,6 +148,8 @@ def figure(drawn: FigureOnPage) -> DrawnFigure:
     play = drawn.picture.play
     if play is None:
         return drawn_once(drawn)
+    if not play.rows[1:]:  # which a line of words holds
+        return PlayedFigure(drawn, play=play)
     heads = [escape("#") + breakable(name) for name in play.head]
     titles, cells = with_units(heads, [row.cells for row in play.rows])
     rows = [row._replace(cells=own) for row, own in zip(play.rows, cells, strict=True)]

@@ -83,14 +83,15 @@ def _technique_row(
 def symptom(draft: Draft) -> Iterator[element.Element | Markup]:
     """The page of a symptom: what to rule out, and questions about a run."""
     written = _symptoms(draft)[draft.sheet.of]
-    yield element.Block([draft.prose(text) for text in (written.tell, written.read) if text])
+    yield element.Block([draft.prose(written.tell)])
+    if written.read:
+        read = element.Block([draft.prose(written.read)])
+        yield element.Fold(Markup("What to record, and how to read it"), [read], is_found=True)
     causes, rarer = written.causes[:FEW], written.causes[FEW:]
     if causes:
-        says = "Rule these causes out first. We measured only those whose link leads to a program:"
-        if len(written.causes) == 1:
-            says = "Rule this cause out first. We measured it only if its link leads to a program:"
-        yield element.Block([escape(says)], tag="p")
-        yield draft.lines(causes)
+        says = escape("We measured only those whose link leads to a program:")
+        listed = [element.Block([says], tag="p"), draft.lines(causes)]
+        yield element.Fold(Markup("Rule these causes out first"), listed, is_found=True)
     yield _questions(written.edges, "ask", draft)
     yield draft.heading(2, "If nothing here applies")
     if rarer:

@@ -6,6 +6,7 @@ from markupsafe import Markup, escape
 
 from proofbook.generator.content.book import Topic
 from proofbook.generator.kinds.lessons import ways
+from proofbook.generator.kinds.lessons.lessons import CHEAT_SHEET
 from proofbook.generator.pages.draft import Draft
 from proofbook.generator.pages.elements.element import Aside, Element, Made
 from proofbook.generator.pages.way import Groups, Step
@@ -23,7 +24,11 @@ def path(draft: Draft) -> Iterator[Element | Markup]:
         yield Made("WayList", steps=steps, root=folio.root)
     yield draft.heading(2, "All topics")
     words = "A line leads from a topic to those that need it. Choose one to see its lessons. "
-    yield Aside(escape(f"{words}Its minutes are those of the first pass."))
+    says = escape(f"{words}Its minutes are those of the first pass.")
+    if any(topic.file.key_laws for topic in folio.book.topics):
+        link = Markup(' The laws of all topics stand on the <a href="{}{}.html">cheat sheet</a>.')
+        says += link.format(folio.root, CHEAT_SHEET)
+    yield Aside(says)
     topics = folio.book.topics
     titles = {topic.id: folio.in_link.line(topic.file.title) for topic in topics}
     cards = {topic.id: _card(topic, titles, folio, minutes) for topic in topics}

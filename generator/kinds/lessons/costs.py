@@ -24,7 +24,7 @@ from proofbook.generator.pages.elements.element import Block, Element, Fold, Mad
 from proofbook.generator.pages.elements.programs import run_link
 from proofbook.generator.pages.elements.tables import Row, Table
 from proofbook.generator.pages.environment import label, typed
-from proofbook.generator.pages.views.claims import BOUNDS, css_of, sides_of, tolerance_of
+from proofbook.generator.pages.views.claims import BOUNDS, css_of, in_prose, sides_of, tolerance_of
 from proofbook.generator.printing.folio import ABSENT, Folio
 from proofbook.generator.values import units
 from proofbook.generator.values.claim_formula import formula_of, observed_run, off_by
@@ -80,7 +80,7 @@ def _cost_table(written: CostTable, folio: Folio) -> Table:
         explained_before.add(formula)
         what = Markup('{}<br><span class="pb-said">{}</span>')
         title = what.format(folio.line(row.what), run_link(run, folio))
-        says = folio.line(formula) if formula else ABSENT
+        says = in_prose(formula, folio) or ABSENT
         rows.append([title, says, *sides_of(outcome, folio), _off_by(outcome, folio)])
     return Table(["Case", "Formula", *_heads((row.observed for row in outcomes), folio)], rows)
 

@@ -152,7 +152,7 @@ def sections(
         is_statement |= title.startswith("\N{LEFT DOUBLE QUOTATION MARK}")
         figure = says["search"]["figure"] if anchor.startswith("figure-") else ""
         kind = says["search"]["statement"] if anchor and is_statement else figure
-        place = f"{topic} · {mode}" if topic and mode else ""
+        place = f"{topic} · {mode}" if topic and mode else titles.get(f"{folder}.html", "")
         of_page = titles.get(page, title)
         above = " ".join([of_page if anchor else "", topic, figure])
         leads = glossary.file.leads.get(location, ())

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from proofbook.generator.content.claim import Claim, Domain, NumberTolerance, Reference
 from proofbook.generator.pages.elements.element import Element, Fold, ListOfLines, Made
 from proofbook.generator.pages.elements.tables import Table, with_units
-from proofbook.generator.pages.environment import counted, unbroken
+from proofbook.generator.pages.environment import counted, label, unbroken
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.markdown import plain
 from proofbook.generator.values import claim_formula, regime, units
@@ -124,10 +124,15 @@ def verdict_row(name: str, folio: Folio, *, always_sides: bool = True) -> Judged
         folio.caption,
         folio.root + folio.claim_place(name),
         folio.line(claim.says),
-        folio.line(claim_formula.formula_of(claim) or ""),
+        in_prose(claim_formula.formula_of(claim), folio),
         _regime_of(outcome, folio) if _is_of_a_machine(folio, claim) else Markup(),
         is_repeated,
     )
+
+
+def in_prose(formula: str | None, folio: Folio) -> Markup:
+    """A formula with the letters of the text around it; its numbers have no provenance."""
+    return label(folio.line(claim_formula.as_prose(formula))) if formula else Markup()
 
 
 def judged_table(rows: Sequence[JudgedClaim], has_formula: bool = False) -> Table:
@@ -297,7 +302,7 @@ def _proof(
     heads, numbers = with_units("###", rows)
     return Made(
         "FoldedClaim", is_found=False, says=says, names_runs=names_runs,
-        formula=folio.line(claim_formula.formula_of(here.claim) or ""),
+        formula=in_prose(claim_formula.formula_of(here.claim), folio),
         only_there=folio.line((isinstance(domain, Domain) and domain.because) or ""),
         tolerance=tolerance_of(tolerance, here.observed),
         because=folio.line((tolerance and tolerance.because) or ""),

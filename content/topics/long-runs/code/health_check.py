@@ -38,9 +38,10 @@ def wrong_sums():
 def exchange_seconds(distance):
     dist.barrier()
     start = time.perf_counter()
-    to = dist.isend(torch.zeros(COUNT), (rank + distance) % size)
-    dist.recv(torch.empty(COUNT), (rank - distance) % size)
-    to.wait()
+    to = dist.P2POp(dist.isend, torch.zeros(COUNT), (rank + distance) % size)
+    come = dist.P2POp(dist.irecv, torch.empty(COUNT), (rank - distance) % size)
+    for work in dist.batch_isend_irecv([to, come]):
+        work.wait()
     return time.perf_counter() - start
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate, chain, groupby, pairwise, starmap
-from statistics import fmean
 
 from proofbook.generator.kinds.figures.axes import GAP
-from proofbook.generator.kinds.figures.drawing import LINE, Drawing, PageWidth, text_width
+from proofbook.generator.kinds.figures.drawing import LINE, Drawing, Operated, PageWidth, text_width
 
 HEIGHT, BETWEEN, TOGETHER, TOP = 34, 24, 2, 52
 TRAVEL = 20  # more between rows where numbers travel between ranks
@@ -57,6 +57,7 @@ def chunks(
         HEIGHT + (BETWEEN + line + travel if name else TOGETHER)
         for name, travel in zip(rows[1:], travels, strict=True)
     ]
+    num_parts = max(max(len(cell.looks), 1) for cell in cells)  # boxes for which a cell has room
     tops = list(accumulate(steps, initial=TOP + line))
     drawing = Drawing(layout.width, tops[-1] + HEIGHT + BETWEEN)
     width = (layout.width - 2 - start) / len(columns)
@@ -73,8 +74,9 @@ def chunks(
             drawing.word(left - GAP, y + HEIGHT / 2, name, anchor="end")
         for column, middle in enumerate(middles):
             through = [frame[position][column] for frame in frames.values()]
-            _draw_cell(drawing, list(zip(through, moments, strict=True)), middle, y, width)
-            came_by = _lanes(last[position - 1], last[position][column], column, group)
+            spans = list(zip(through, moments, strict=True))
+            _draw_cell(drawing, spans, middle, y, width, num_parts)
+            came_by = _lanes(last[position - 1], last[position][column], column, group, num_parts)
             lanes = [(start + width * x, start + width * to) for x, to in came_by]
             origins = [cell.came if cell else "" for cell in through]
             for came, alike in groupby(zip(origins, moments, strict=True), lambda span: span[0]):
@@ -86,42 +88,52 @@ def chunks(
     return drawing
 
 
-def _lanes(above: Row, cell: Cell | None, column: int, group: int) -> Lanes:
-    """From where to where arrows lead to a cell, in columns; the numbers of a rank have one."""
+def _lanes(above: Row, cell: Cell | None, column: int, group: int, num_parts: int) -> Lanes:
+    """From where to where arrows lead to a cell, in columns; each number has one."""
     if not cell or cell.came != "numbers":
         ranks = range(column - column % group, column - column % group + group)
         return [(rank + 0.5, column + 0.5 + (rank - column) / 8) for rank in ranks]
-    places = dict(chain(*starmap(_places, enumerate(above))))
-    ends = [(places[word], to) for word, to in _places(column, cell)]
-    lanes = [zip(*lane, strict=True) for _, lane in groupby(ends, lambda end: int(end[0]))]
-    return [(fmean(starts), fmean(goals)) for starts, goals in lanes]
+    places = dict(chain(*starmap(partial(_places, num_parts), enumerate(above))))
+    return [(places[word], to) for word, to in _places(num_parts, column, cell)]
 
 
-def _places(column: int, cell: Cell | None) -> list[tuple[str, float]]:
+def _places(num_parts: int, column: int, cell: Cell | None) -> list[tuple[str, float]]:
     parts = cell.words.split(BESIDE) if cell else []
-    return [(word, column + (n + 0.5) / len(parts)) for n, word in enumerate(parts)]
+    return [(word, column + (n + 0.5) / num_parts) for n, word in enumerate(parts)]
 
 
 def _draw_cell(
     drawing: Drawing, through: Sequence[tuple[Cell | None, tuple[float, float]]],
-    middle: float, y: float, width: float,
+    middle: float, y: float, width: float, num_parts: int,
 ) -> None:  # fmt: skip
-    """Draw a place of the grid: an outline, and a box for each tensor while the place holds it."""
+    """Draw a place of the grid: a box for each tensor while the place holds it, and before, pale.
+
+    Boxes of numbers have the same width in all places, so that more of them are longer.
+    """
     if any(cell for cell, _ in through):
         drawing.box(middle - width / 2 + 2, y, width - 4, HEIGHT, "axis hollow", radius=4)
+    is_held = through[0][0] is not None
     for cell, alike in groupby(through, lambda span: span[0]):
         times = [time for _, ends in alike for time in ends]
         if cell:
-            look = "compute" if cell.is_whole else "layer"
-            letters = "ground" if cell.is_whole or cell.looks else ""
-            parts = cell.words.split(BESIDE)
-            looks = [f"{of_part} span" for of_part in cell.looks] or [look] * len(parts)
+            first = len(drawing.parts)
             with drawing.during(times[0], times[-1]):
-                each = (width - 4) / len(looks)
-                for place, (words, look) in enumerate(zip(parts, looks, strict=True)):
-                    x = middle - width / 2 + 2 + place * each
-                    drawing.box(x, y, each, HEIGHT, look, radius=4)
-                    drawing.word(x + each / 2, y + HEIGHT / 2, words, letters, "middle")
+                _draw_parts(drawing, cell, middle - width / 2 + 2, y, width - 4, num_parts)
+            before = f'<g class="pb-past" data-during="0 {times[0]:g}"><g class="pb-to-come">'
+            pale = [before, *drawing.parts[first + 3 : -1], "</g></g>"]
+            drawing.parts[first:first] = map(Operated, pale[: 0 if is_held else None])
+            is_held = True
+
+
+def _draw_parts(d: Drawing, cell: Cell, x: float, y: float, width: float, num_parts: int) -> None:
+    look = "compute" if cell.is_whole else "layer"
+    letters = "ground" if cell.is_whole or cell.looks else ""
+    parts = cell.words.split(BESIDE)
+    looks = [f"{of_part} span" for of_part in cell.looks] or [look] * len(parts)
+    each = width / (num_parts if cell.looks else len(parts))
+    for place, (words, look) in enumerate(zip(parts, looks, strict=True)):
+        d.box(x + place * each, y, each, HEIGHT, look, radius=4)
+        d.word(x + (place + 0.5) * each, y + HEIGHT / 2, words, letters, "middle")
 
 
 def _arrows(drawing: Drawing, came: str, middle: float, y: float, lanes: Lanes) -> None:

@@ -48,7 +48,8 @@ def _panel(written: Mesh, of: LabelledRun, cells: Cells, folio: Folio) -> MeshPa
         for axis in reversed(written.axes)
         if sizes[axes.index(axis)] > 1
     ]
-    return MeshPanel(plain_line(written.title or "", folio), prod(sizes), node, strips)
+    title = plain_line(written.title or "", folio)
+    return MeshPanel(title, prod(sizes), node, strips, written.is_tree)
 
 
 def _strip(
@@ -67,12 +68,12 @@ def _strip(
         label = plain_line(axis.term.label, folio)
         value = cells[label] = folio.evidence.value(axis.term.value, of.path)
         beside.append(f"{label} = {value}".replace(" ", "\u00a0"))
-    return Strip(name, beside, of_ranks, passes)
+    return Strip(name, beside, of_ranks, passes, axis.is_chain)
 
 
 def _in_words(words: Mapping[str, str], panel: MeshPanel) -> str:
     parts = [words["nodes"].format(num=panel.num_ranks // panel.node, size=panel.node)]
-    for name, beside, of_ranks, passes in panel.strips:
+    for name, beside, of_ranks, passes, _ in panel.strips:
         listed = " and ".join(f"ranks {', '.join(map(str, group))}" for group in of_ranks)
         size = [words["passes"].format(size=passes)] if passes else []
         parts.append("; ".join([words["along"].format(axis=name, ranks=listed), *beside, *size]))

@@ -21,7 +21,8 @@ models.forEach((root, n) => {
     const hits = rows.filter(([row, tick]) => tick.checked !== row.matches(".pb-over"));
     rows.forEach(([, tick]) => (tick.inert = true)); // in its colour
     root.toggleAttribute("data-guessed", ticked.length);
-    if (ticked.length) root.querySelector("[data-task]").textContent = root.dataset.score.replace("{n}", hits.length);
+    const task = root.querySelector("[data-task]");
+    task.textContent = ticked.length ? root.dataset.score.replace("{n}", hits.length) : task.dataset.seen;
     models.forEach((other) => (other.dataset.shown = 1));
   };
   all(root, "[data-model]").forEach((button, at) => {
