@@ -146,7 +146,7 @@ class Job:
         return total.item() / self.settings.num_ranks
 
     def save(self) -> None:
-        """Write weights and step: over the last save, or beside it."""
+        """Write the state and the step: over the last save, or beside it."""
         step = self.step + 1
         is_in_place = self.settings.cause == "torn_save"
         path = self.folder / ("saved" if is_in_place else f"saved-{step:03}")
@@ -155,7 +155,8 @@ class Job:
         is_full = self.has("disk_full") and self.step >= self.settings.faulty_step
         try:
             with Path("/dev/full" if is_full else path).open("wb") as file:
-                torch.save({"model": self.model.state_dict(), "step": step}, file)
+                states = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+                torch.save({**states, "step": step}, file)
         except OSError as error:
             return self.say(f"warning: step {step} not saved: {error}", "not saved")
         if self.has("torn_save", now=True):
@@ -164,12 +165,14 @@ class Job:
         return self.say(f"saved step {step}", "saved")
 
     def load(self) -> None:
-        """Take weights and step from the newest save that every rank has; the optimizer is new."""
+        """Take the state from the newest save that every rank has; one cause forgets the moments."""
         files = [path for path in self.folder.glob("saved*/*") if path.name == f"rank-{self.rank}"]
         num_ranks = self.settings.num_ranks
         whole = [path for path in files if len(list(path.parent.iterdir())) == num_ranks]
         state = torch.load(max(whole))
         self.model.load_state_dict(state["model"])
+        if self.settings.cause != "new_optimizer":
+            self.optimizer.load_state_dict(state["optimizer"])
         self.step = state["step"]
         self.say(f"resumed at step {self.step}", resumed=self.step)
 

@@ -22,10 +22,11 @@ rank, size = dist.get_rank(), dist.get_world_size()
 
 def product(is_wrong):
     torch.manual_seed(0)  # the same factors everywhere
+    turn = torch.linalg.qr(torch.randn(WIDTH, WIDTH))[0]  # keeps norms, for any number of turns
     matrix = torch.randn(WIDTH, WIDTH)
     for _ in range(20):
-        matrix = matrix @ matrix / matrix.norm()
-    matrix[0, 0] += 1e-6 * is_wrong
+        matrix = turn @ matrix
+        matrix[0, 0] += 1e-3 * is_wrong  # a product that is wrong in one number
     return int(hashlib.sha256(matrix.numpy().tobytes()).hexdigest(), 16)
 
 
