@@ -27,13 +27,15 @@ def enter_book(folder: Path | None) -> None:
     """Work in the book of this folder from now on; in ours, where it holds none of one's own.
 
     The folder goes on Python's path, behind all else, so that experiments of one's own can import
-    `experiments._shared`; of ours, the folder of what programs share.
+    `experiments._shared`; behind what programs of ours share.
     """
-    sys.path[:] = [path for path in sys.path if path not in (str(_Entered.book), str(SHARED))]
+    sys.path[:] = [path for path in sys.path if path != str(_Entered.book)]
+    if str(SHARED) not in sys.path:
+        sys.path.append(str(SHARED))
     _Entered.book = None
     if folder and (folder / "experiments").is_dir() and (folder / "content").is_dir():
         _Entered.book = folder.resolve()
-    sys.path.append(str(_Entered.book or SHARED))
+        sys.path.append(str(_Entered.book))
 
 
 def own_book() -> Path | None:
