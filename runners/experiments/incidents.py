@@ -155,7 +155,8 @@ class Job:
         is_full = self.has("disk_full") and self.step >= self.settings.faulty_step
         try:
             with Path("/dev/full" if is_full else path).open("wb") as file:
-                states = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+                parts = {"model": self.model, "optimizer": self.optimizer}
+                states = {name: part.state_dict() for name, part in parts.items()}
                 torch.save({**states, "step": step}, file)
         except OSError as error:
             return self.say(f"warning: step {step} not saved: {error}", "not saved")
@@ -165,7 +166,7 @@ class Job:
         return self.say(f"saved step {step}", "saved")
 
     def load(self) -> None:
-        """Take the state from the newest save that every rank has; one cause forgets the moments."""
+        """Take the state from the newest save that every rank has; a cause forgets the moments."""
         files = [path for path in self.folder.glob("saved*/*") if path.name == f"rank-{self.rank}"]
         num_ranks = self.settings.num_ranks
         whole = [path for path in files if len(list(path.parent.iterdir())) == num_ranks]
