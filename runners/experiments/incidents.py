@@ -155,9 +155,8 @@ class Job:
         is_full = self.has("disk_full") and self.step >= self.settings.faulty_step
         try:
             with Path("/dev/full" if is_full else path).open("wb") as file:
-                parts = {"model": self.model, "optimizer": self.optimizer}
-                states = {name: part.state_dict() for name, part in parts.items()}
-                torch.save({**states, "step": step}, file)
+                model, moments = self.model.state_dict(), self.optimizer.state_dict()
+                torch.save({"model": model, "optimizer": moments, "step": step}, file)
         except OSError as error:
             return self.say(f"warning: step {step} not saved: {error}", "not saved")
         if self.has("torn_save", now=True):
