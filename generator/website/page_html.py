@@ -201,3 +201,9 @@ def broken_links(site: Path) -> Iterator[str]:
             else:
                 continue
             yield f"{page.relative_to(site).as_posix()}: a link leads to {link!r}: {lack}"
+
+
+def without_indentation(html: str) -> str:
+    """A page whose drawer, which every page has, begins its lines at their first sign."""
+    drawer = r'<nav class="md-nav md-nav--primary.*?</nav>'
+    return re.sub(drawer, lambda found: re.sub(r"\n\s+", "\n", found[0]), html, flags=re.DOTALL)

@@ -407,8 +407,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
 
     on_page_context = CombinedEvent(_before_the_search, _after_the_search)
 
-    def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> None:
-        """Write what kinds put beside a page."""
+    def on_post_page(self, output: str, /, *, page: Page, config: MkDocsConfig) -> str:
+        """Write what kinds put beside a page; the drawer, of each page, loses its indentation."""
         self.num_built += 1
         self._tell("built", self.num_built, len(self.pages))
         printed = self.press.pages.get(page.file.src_uri)
@@ -416,6 +416,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         own = page.file.dest_uri, page.content or "", config.site_name, footnotes, command
         for beside in filling("beside a page"):
             _write(config, *beside(SitePage(*own)))
+        return page_html.without_indentation(output)
 
     def _sections(self) -> dict[str, list[ListedPage]]:
         """Pages by title: those of the nav as `nav`, a topic's, those below one, others as ``."""
