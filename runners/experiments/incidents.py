@@ -64,7 +64,7 @@ class Job:
     attempt: int
     rank: int
     step = 0
-    batches: Any = None
+    batches: Iterator[tuple[int, Tensor, list[float]]] | None = None
 
     def __post_init__(self) -> None:
         """Join the others, with a model like theirs."""
@@ -109,13 +109,15 @@ class Job:
     def next_batch(self) -> tuple[int, Tensor, list[float]]:
         """The epoch, the samples of this step, and a random shift of each."""
         if self.batches is None:  # from the step at which this attempt begins
+            batches: Any = Batches(self)
             steps = range(self.step, self.settings.num_steps + self.settings.stop_step)
             ends = partial(_end_with, os.getpid())
-            loader = DataLoader(
-                Batches(self), None, sampler=steps, num_workers=1, prefetch_factor=1,
-                worker_init_fn=ends, multiprocessing_context="fork",
+            self.batches = iter(
+                DataLoader(
+                    batches, None, sampler=steps, num_workers=1, prefetch_factor=1,
+                    worker_init_fn=ends, multiprocessing_context="fork",
+                )
             )  # fmt: skip
-            self.batches = iter(loader)
         return next(self.batches)
 
     def take_step(self) -> dict[str, Any]:
@@ -349,7 +351,8 @@ def incident(rank: Rank[Settings]) -> None:
             rank.measure(name, [number for number in numbers if isfinite(number)])
     signs = [line["sign"] for line in lines if line["at"] == 1 and line["sign"]]
     odd_rank, odd_step = parting(lines, rank.settings.num_ranks)
-    findings = {"odd_rank": odd_rank, "odd_step": odd_step, "num_distinct_signs": len(set(signs))}
+    findings: dict[str, Any] = {"odd_rank": odd_rank, "odd_step": odd_step}
+    findings["num_distinct_signs"] = len(set(signs))
     is_timed = rank.settings.cause == "slow_rank"
     if is_timed:
         findings["slow_part"] = slow_part(lines, rank.settings.faulty_rank)
@@ -377,12 +380,12 @@ def exit_codes(rank: Rank[Settings], attempt: int) -> list[int]:
 
 
 def slow_part(lines: Sequence[dict[str, Any]], slow: int) -> str:
-    """The part of a step in which that rank takes longest, compared with the others' longest."""
+    """The part of a step that takes that rank longer than the others, by most."""
 
     def longer(part: str) -> float:
         taken = [(line["rank"], line["facts"][part]) for line in lines if part in line["facts"]]
         of_slow = [seconds for rank, seconds in taken if rank == slow]
-        return median(of_slow) - median(seconds for rank, seconds in taken if rank != slow)
+        return float(median(of_slow) - median(time for rank, time in taken if rank != slow))
 
     return max(("loading", "computing"), key=longer)
 
