@@ -15,6 +15,8 @@ num_times_seen = torch.zeros(SAMPLES)
 def train(step, num_samples, num_ranks):
     """Take steps, all ranks in one process; what a checkpoint would have."""
     position = num_samples
+    if GLOBAL_BATCH % (RANK_BATCH * num_ranks):
+        raise ValueError(f"{num_ranks} ranks do not divide a batch of {GLOBAL_BATCH} samples")
     for _ in range(STEPS):
         for _ in range(GLOBAL_BATCH // (RANK_BATCH * num_ranks)):  # fewer ranks accumulate
             batch = order[position : position + RANK_BATCH * num_ranks]
