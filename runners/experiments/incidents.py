@@ -44,14 +44,16 @@ from proofbook.runners.training.transfers import join_group
 
 NUM_SAMPLES, BATCH_SIZE, MIB = 64, 8, 2**20
 COLUMNS = {
-    "loss": (8, ".3f"), "local": (8, ".3f"), "norm": (8, ".2f"), "moved": (6, ".3f"),
-    "lr": (6, ".4f"), "scale": (5, "d"), "secs": (5, ".2f"), "wait": (5, ".2f"), "tokens": (6, "d"),
-    "MiB": (4, "d"), "digest": (6, "s"), "samples": (7, "s"), "shift": (5, ".3f"),
+    "loss": (6, ".2f"), "local": (6, ".2f"), "norm": (5, ".2f"), "moved": (5, ".3f"),
+    "lr": (6, ".4f"), "scale": (5, "d"), "secs": (4, ".2f"), "wait": (4, ".2f"), "tok": (3, "d"),
+    "MiB": (3, "d"), "hash": (4, "s"), "id": (2, "d"), "draw": (4, ".2f"),
 }  # fmt: skip
 LEGEND = """\
-[launcher] loss: mean over all ranks. local: this rank's own. norm: of the averaged gradient.
-[launcher] moved: length of the update. wait: seconds of the step in the sum of gradients.
-[launcher] digest: of the weights after the step. samples, shift: the first of the batch."""
+[launcher] loss: mean over all ranks. local: this rank's own.
+[launcher] norm: of the averaged gradient. moved: length of the update.
+[launcher] wait: seconds of the step in the sum of gradients. tok: tokens with a label.
+[launcher] hash: of the weights after the step. id, draw: of the batch's first sample,
+[launcher] its number, and a random one that shifts it."""
 
 
 @dataclass
@@ -159,9 +161,9 @@ class Job:
             "loss": flat[-1].item(), "local": (total / count).item(),
             "norm": flat[:-1].norm().item(), "moved": moved.norm().item(), "lr": rate,
             "scale": scale, "secs": time.perf_counter() - start, "wait": waited,
-            "tokens": int(count), "MiB": pages * os.sysconf("SC_PAGE_SIZE") // MIB,
-            "digest": parameter_digest(self.model.parameters())[:6],
-            "samples": " ".join(map(str, ids[:2].tolist())), "shift": shifts[0],
+            "tok": int(count), "MiB": pages * os.sysconf("SC_PAGE_SIZE") // MIB,
+            "hash": parameter_digest(self.model.parameters())[:4],
+            "id": int(ids[0]), "draw": shifts[0],
             "epoch": epoch, "is_nan": isnan(total / count), "loading": loaded - start,
             "computing": ready - loaded,
             "waits": waited > settings.pause_seconds / 2 if self.step > 1 else None,
@@ -171,7 +173,7 @@ class Job:
         self.before = now
         if self.step >= settings.logged_from:
             row = (f"{now[name]:>{width}{kind}}" for name, (width, kind) in COLUMNS.items())
-            names = ("local", "moved", "lr", "digest", "loading", "computing", "grows")
+            names = ("local", "moved", "lr", "hash", "loading", "computing", "grows")
             self.say(" ".join(row), now[settings.sign], **{name: now[name] for name in names})
         return now
 
@@ -328,14 +330,11 @@ def incident(rank: Rank[Settings]) -> None:
         codes = exit_codes(rank, attempt)
         logs = sorted(rank.scratch.glob(f"log-{attempt}-*"))
         of_attempt = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+        print(LEGEND if not attempt else "[launcher] starts all ranks again")
         titles = " ".join(f"{name:>{width}}" for name, (width, _) in COLUMNS.items())
-        print(
-            LEGEND if not attempt else "[launcher] starts all ranks again",
-            f"{'':17}{titles}",
-            sep="\n",
-        )
+        print(f"[rankr] step {titles}")
         for line in sorted(of_attempt, key=lambda line: (line["at"], line["nth"])):
-            print(f"[rank {line['rank']}] step {line['at']:2} {line['text']}")
+            print(f"[rank{line['rank']}] {line['at']:4} {line['text']}")
         named = [f"{c} ({signal.Signals(-c).name})" if c < 0 else str(c) for c in codes]
         print("[launcher] exit codes by rank:", ", ".join(named))
         lines += of_attempt
@@ -360,8 +359,8 @@ def incident(rank: Rank[Settings]) -> None:
         rank.measure(name, value, repeats="clock" if is_timed else "rounded")
     of_rank = [line["facts"] for line in lines if line["rank"] == rank.settings.faulty_rank]
     rank.measure("num_grown", sum(bool(facts.get("grows")) for facts in of_rank))
-    rows = [line for line in lines if "digest" in line["facts"]]
-    digests = {(line["at"], line["facts"]["digest"]) for line in rows}
+    rows = [line for line in lines if "hash" in line["facts"]]
+    digests = {(line["at"], line["facts"]["hash"]) for line in rows}
     of_steps = Counter(at for at, _ in digests)
     rank.measure("num_agreeing", list(of_steps.values()).count(1))
 
@@ -409,7 +408,7 @@ class Settings(RunSettings):
     """A job, and which rank meets its cause at which step."""
 
     cause: str = "nothing"
-    sign: str = "weights"
+    sign: str = "hash"
     num_ranks: Count = 3
     num_steps: Count = 5
     logged_from: CountOrZero = 0
@@ -425,7 +424,7 @@ class Settings(RunSettings):
     seed_of_rank: bool = True
 
 
-def _job(cause: str, rank: int = 1, sign: str = "digest", **more: Any) -> Declaration:
+def _job(cause: str, rank: int = 1, sign: str = "hash", **more: Any) -> Declaration:
     settings = Settings(cause=cause, faulty_rank=rank, sign=sign, **more)
     return Declaration(
         "incident", 1, settings, passes=("timed",), needs_group=False, only_on_cpu=True
@@ -435,7 +434,7 @@ def _job(cause: str, rank: int = 1, sign: str = "digest", **more: Any) -> Declar
 LATER: dict[str, Any] = {"logged_from": 38, "stop_step": 40, "num_steps": 44, "saves_every": 40}
 late = partial(_job, num_steps=24, logged_from=20, faulty_step=22)
 resumed = partial(_job, num_attempts=2)
-seeded = partial(_job, "equal_seeds", 1, "shift", num_steps=3)
+seeded = partial(_job, "equal_seeds", 1, "draw", num_steps=3)
 RUNS = {
     "healthy": late("nothing"),
     "hung": _job("own_best", timeout_seconds=3),
