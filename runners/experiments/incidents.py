@@ -49,7 +49,7 @@ COLUMNS = {
     "MiB": (3, "d"), "hash": (4, "s"), "id": (2, "d"), "draw": (4, ".2f"),
 }  # fmt: skip
 LEGEND = """\
-[launcher] loss: mean over all ranks. local: this rank's own.
+[launcher] loss: over all ranks. local: this rank's own.
 [launcher] norm: of the averaged gradient. moved: length of the update.
 [launcher] wait: seconds of the step in the sum of gradients. tok: tokens with a label.
 [launcher] hash: of the weights after the step. id, draw: of the batch's first sample,
