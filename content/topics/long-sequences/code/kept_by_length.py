@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy, rms_norm, scaled_dot_product_atte
 from torch.utils.checkpoint import checkpoint
 
 MAYBE = lambda part, *inputs: part(*inputs), partial(checkpoint, use_reentrant=False)
-WIDTH, HEADS, LAYERS, VOCABULARY, CHUNK = 64, 2, 4, 6144, 64
+TOKENS, WIDTH, HEADS, LAYERS, VOCABULARY, CHUNK = 2048, 64, 2, 4, 6144, 64
 
 
 def attention(query, key, value, stores_scores):
@@ -55,10 +55,10 @@ LAST = torch.randn(WIDTH, VOCABULARY).requires_grad_()
 ADDRESSES = {weight.data_ptr() for weights in [*WEIGHTS, [LAST]] for weight in weights}
 WAYS = {"stored": [1], "fused": [], "recomputed": [0, 1], "in_chunks": [0, 1, 1]}
 facts = {}
-for tokens in (512, 1024, 2048):
+for tokens in (TOKENS // 4, TOKENS // 2, TOKENS):
     for way, how in WAYS.items():
         terms = kept(tokens, *how)
-        facts |= {f"{way}_{tokens}_{term}": number for term, number in terms.items()}
-        facts[f"{way}_{tokens}"] = sum(terms.values())
+        facts |= {f"{way}_{tokens}_{term}_bytes": number for term, number in terms.items()}
+        facts[f"{way}_{tokens}_bytes"] = sum(terms.values())
         print(f"{tokens} tokens, {way}, MiB:", *(f"{t} {n / 2**20:.2f}" for t, n in terms.items()))
 report = [facts]
