@@ -6,8 +6,8 @@ torchrun --nproc-per-node 1 packed_documents.py
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-RANKS, WIDTH = 4, 16
-LENGTHS = [64, 16, 8, 40]  # each a multiple of 2 * RANKS
+RANKS, WIDTH, TOKENS = 4, 16, 128
+LENGTHS = [64, 16, 8, 40]  # together TOKENS, and each a multiple of 2 * RANKS
 
 
 def head_tail(tokens):
@@ -19,10 +19,10 @@ def head_tail(tokens):
 torch.set_default_dtype(torch.float64)
 torch.manual_seed(0)
 document = torch.repeat_interleave(torch.arange(len(LENGTHS)), torch.tensor(LENGTHS))
-tokens = torch.arange(len(document))
+tokens = torch.arange(TOKENS)
 causal = tokens[:, None] >= tokens
 within = causal & (document[:, None] == document)
-query, key, value = torch.randn(3, len(tokens), WIDTH)
+query, key, value = torch.randn(3, TOKENS, WIDTH)
 packed = (one.split(LENGTHS) for one in (query, key, value))
 parts = zip(*packed, strict=True)
 alone = torch.cat([scaled_dot_product_attention(*one, is_causal=True) for one in parts])
