@@ -54,7 +54,7 @@ for way, divisor in WAYS.items():
     gradient, found = over_ranks(own / divisor), over_ranks(own_total / divisor).item()
     size_of = (gradient.norm() / true.norm()).item()
     turned = ((gradient / size_of - true).norm() / true.norm()).item()
-    report |= {f"{way}_norm": size_of, f"{way}_turned": turned, f"{way}_loss": found / loss}
+    report |= {f"{way}_norm": size_of, f"{way}_turned": turned, f"{way}_ratio": found / loss}
     if rank == 0:
         print(f"{way:>20}: norm {size_of:.3g} of the true one, turned by {turned:.2g}")
 report = [report]
