@@ -14,7 +14,6 @@ TOKENS, HEADS, WIDTH, ROTATED, LATENT = 32, 16, 16, 8, 64  # proportions of Deep
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
-torch.set_default_dtype(torch.float64)
 queries = torch.randn(HEADS, TOKENS, WIDTH + ROTATED)
 latents, rotated = torch.randn(TOKENS, LATENT), torch.randn(TOKENS, ROTATED)  # one for all heads
 weight = torch.randn(LATENT, HEADS * 2 * WIDTH) / LATENT**0.5
