@@ -10,18 +10,19 @@ import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
-TOKENS, WIDTH, VOCABULARY, PADDING, SIZE = 32, 16, 24, -100, 2
+TOKENS, WIDTH, VOCABULARY, PADDING, SIZE, FEW = 32, 16, 24, -100, 2, 8
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
 torch.set_default_dtype(torch.float64)
 tokens = torch.randint(VOCABULARY, (TOKENS,))
 weights = [torch.randn(VOCABULARY, WIDTH), torch.randn(3, WIDTH, WIDTH) / 4]
-blocks = torch.arange(TOKENS).chunk(2 * SIZE)
-ORDERS = {
-    "contiguous": torch.arange(TOKENS),
-    "head_tail": torch.cat([torch.cat([blocks[i], blocks[-1 - i]]) for i in range(SIZE)]),
-}
+
+
+def head_tail(num_tokens):
+    """The places of each rank's tokens."""
+    blocks = torch.arange(num_tokens).chunk(2 * SIZE)
+    return [torch.cat([blocks[i], blocks[-1 - i]]) for i in range(SIZE)]
 
 
 def shifted(tokens):
@@ -57,11 +58,18 @@ def gradient(places, broken="nothing"):
 
 
 (true, _), report = gradient(torch.arange(TOKENS)), {}
-for order, places in ORDERS.items():
+orders = {"contiguous": torch.arange(TOKENS), "head_tail": torch.cat(head_tail(TOKENS))}
+for order, places in orders.items():
     for broken in ["nothing", "positions", "labels", "mask"]:
         grads, num_wrong = gradient(places, broken)
         apart = ((grads - true).norm() / true.norm()).item()
         report |= {f"{order}_{broken}": apart, f"{order}_{broken}_num_wrong": num_wrong}
         print(f"{order:>10}, {broken:>9} broken: {apart:.2g}, {num_wrong} labels wrong")
-report = [report]
+few = torch.arange(FEW)  # a sequence whose tokens are their positions, for a picture
+pictures = [
+    {"places": shard, "is_back": shard >= FEW // 2, "labels": shifted(few)[shard],
+     "within": shifted(shard), "restarted": few[: len(shard)]}
+    for shard in head_tail(FEW)
+]  # fmt: skip
+report = [{name: of.int().tolist() for name, of in one.items()} | report for one in pictures]
 dist.destroy_process_group()
