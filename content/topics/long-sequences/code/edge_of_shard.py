@@ -1,9 +1,9 @@
 """Positions, labels and masks of context ranks in two orders, each rule kept and then broken.
 
-One process computes what all ranks do together: with keys and values gathered, a token's result
+Each process computes what all ranks do together: with keys and values gathered, a token's result
 depends on the position, the label and the mask that its rank gives it.
 
-torchrun --nproc-per-node 1 edge_of_shard.py
+torchrun --nproc-per-node 2 edge_of_shard.py
 """
 
 import torch
@@ -64,7 +64,8 @@ for order, places in orders.items():
         grads, num_wrong = gradient(places, broken)
         apart = ((grads - true).norm() / true.norm()).item()
         report |= {f"{order}_{broken}": apart, f"{order}_{broken}_num_wrong": num_wrong}
-        print(f"{order:>10}, {broken:>9} broken: {apart:.2g}, {num_wrong} labels wrong")
+        if dist.get_rank() == 0:
+            print(f"{order:>10}, {broken:>9} broken: {apart:.2g}, {num_wrong} labels wrong")
 few = torch.arange(FEW)  # a sequence whose tokens are their positions, for a picture
 pictures = [
     {"places": shard, "is_back": shard >= FEW // 2, "labels": shifted(few)[shard],
