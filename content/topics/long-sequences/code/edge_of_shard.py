@@ -69,8 +69,9 @@ for order, places in orders.items():
 few = torch.arange(FEW)  # a sequence whose tokens are their positions, for a picture
 pictures = [
     {"places": shard, "is_back": shard >= FEW // 2, "labels": shifted(few)[shard],
-     "within": shifted(shard), "restarted": few[: len(shard)]}
-    for shard in head_tail(FEW)
+     "within": shifted(shard), "restarted": few[: len(shard)],
+     "num_scores": (few[:, None] >= few).chunk(SIZE)[i].sum()}  # of a contiguous shard
+    for i, shard in enumerate(head_tail(FEW))
 ]  # fmt: skip
 report = [{name: of.int().tolist() for name, of in one.items()} | report for one in pictures]
 dist.destroy_process_group()
