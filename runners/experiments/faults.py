@@ -98,7 +98,7 @@ class ResumableTraining:
 
     def save(self) -> None:
         """Write a checkpoint of all ranks' shards and the step; a due death leaves it torn."""
-        writer = FileSystemWriter(self.folder / f"step-{self.step:06}")
+        writer = FileSystemWriter(self.folder / f"step-{self.step:08}")
         finish = writer.finish
 
         def finish_at_last(*arguments: Any, **more: Any) -> None:
@@ -115,10 +115,12 @@ class ResumableTraining:
         """Set model, optimizer and step from the newest whole checkpoint, if there is any."""
         # One rank writes the metadata last: a folder without it holds half a checkpoint.
         whole = [place.parent for place in self.folder.glob("step-*/.metadata")]
-        if not whole:
+        newest = [max(whole, default=None)]
+        dist.broadcast_object_list(newest)  # the first rank decides: others may see other files
+        if newest[0] is None:
             return
         state = self._state()
-        load(state, checkpoint_id=max(whole))
+        load(state, checkpoint_id=newest[0])
         model, optimizer = state["model"], state["optimizer"]
         set_state_dict(
             self.model, self.optimizer, model_state_dict=model, optim_state_dict=optimizer

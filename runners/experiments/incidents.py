@@ -1,8 +1,8 @@
 """Jobs that stop or go wrong, each by one planted cause, and what their ranks logged.
 
 A job trains replicas of a small model. Its log keeps each line with the rank that wrote it, by
-step. A *sign* is what all ranks of a healthy job have in common: the first that differs says when,
-and on which rank.
+step; all jobs log the same columns. A *sign* is what all ranks of a healthy job have in common: the
+first that differs says when, and on which rank.
 
     python -m runners run incidents
 
@@ -27,6 +27,7 @@ from hashlib import sha256
 from itertools import zip_longest
 from math import inf, isfinite, isnan
 from pathlib import Path
+from statistics import median
 from traceback import extract_tb
 from typing import Any
 
@@ -42,6 +43,15 @@ from proofbook.runners.training.rank import Rank, end_with, parameter_digest
 from proofbook.runners.training.transfers import join_group
 
 NUM_SAMPLES, BATCH_SIZE, MIB = 64, 8, 2**20
+COLUMNS = {
+    "loss": (8, ".3f"), "local": (8, ".3f"), "norm": (8, ".2f"), "moved": (6, ".3f"),
+    "lr": (6, ".4f"), "scale": (5, "d"), "secs": (5, ".2f"), "wait": (5, ".2f"), "tokens": (6, "d"),
+    "MiB": (4, "d"), "digest": (6, "s"), "samples": (7, "s"), "shift": (5, ".3f"),
+}  # fmt: skip
+LEGEND = """\
+[launcher] loss: mean over all ranks. local: this rank's own. norm: of the averaged gradient.
+[launcher] moved: length of the update. wait: seconds of the step in the sum of gradients.
+[launcher] digest: of the weights after the step. samples, shift: the first of the batch."""
 
 
 @dataclass
@@ -54,11 +64,12 @@ class Job:
     attempt: int
     rank: int
     step = 0
+    batches: Iterator[tuple[int, Tensor, list[float]]] | None = None
 
     def __post_init__(self) -> None:
         """Join the others, with a model like theirs."""
         settings, folder, attempt, rank = self.settings, self.folder, self.attempt, self.rank
-        self.before, self.kept = {"loss": inf, "MiB": inf}, list[Tensor]()
+        self.before, self.kept = {"local": inf, "MiB": inf}, list[Tensor]()
         self.logged_at = list[int]()
         os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"  # calls that the flight recorder keeps
         join_group(folder / f"store-{attempt}", rank, settings.num_ranks)
@@ -67,10 +78,10 @@ class Job:
         self.features = torch.randn(NUM_SAMPLES, 8)
         self.labels = self.features.sin().sum(1)
         self.model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1))
-        self.rate = settings.learning_rate * (2 if self.has("old_settings") else 1)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=self.rate)
+        self.num_decaying = 50 if self.has("old_settings") else 200
+        self.optimizer = torch.optim.Adam(self.model.parameters())
         if settings.seed_of_rank:
-            torch.manual_seed(rank)
+            torch.manual_seed(1 + rank)
 
     def has(self, cause: str, now: bool = False) -> bool:
         """Whether this rank is the one with that cause, or has it in this very step."""
@@ -95,28 +106,46 @@ class Job:
         if not is_last:
             os.kill(os.getpid(), signal.SIGTERM)
 
+    def next_batch(self) -> tuple[int, Tensor, list[float]]:
+        """The epoch, the samples of this step, and a random shift of each."""
+        if self.batches is None:  # from the step at which this attempt begins
+            batches: Any = Batches(self)
+            steps = range(self.step, self.settings.num_steps + self.settings.stop_step)
+            ends = partial(_end_with, os.getpid())
+            self.batches = iter(
+                DataLoader(
+                    batches, None, sampler=steps, num_workers=1, prefetch_factor=1,
+                    worker_init_fn=ends, multiprocessing_context="fork",
+                )
+            )  # fmt: skip
+        return next(self.batches)
+
     def take_step(self) -> dict[str, Any]:
         """Update the weights once; what may be logged of it, and what may be a sign."""
-        start = time.perf_counter()
-        # One rank counts epochs from an older state since a resume.
-        epoch = self.step // 2 - 2 * (self.has("stale_epoch") and self.attempt > 0)
-        order = torch.randperm(NUM_SAMPLES, generator=torch.Generator().manual_seed(epoch))
-        ids = order[self.rank :: self.settings.num_ranks].split(BATCH_SIZE)[self.step % 2]
-        time.sleep(self.settings.pause_seconds * self.has("slow_rank"))
-        ready = time.perf_counter()
-        if self.settings.cause == "slow_rank":
-            dist.barrier(self.group)  # where its gradients would meet theirs
-        waited = time.perf_counter() - ready
-        is_labelled = torch.full((BATCH_SIZE,), float(not self.has("no_labels", now=True)))
-        labels = self.labels[ids] * (20 if self.has("bad_batch", now=True) else 1)
-        errors = self.model(self.features[ids]).squeeze(1) - labels
-        loss = (errors.square() * is_labelled).sum() / is_labelled.sum()
+        start, settings = time.perf_counter(), self.settings
+        epoch, ids, shifts = self.next_batch()
+        loaded = time.perf_counter()
+        is_labelled = (ids % 8 > 0) & (not self.has("no_labels", now=True))
+        count = is_labelled.sum()
+        labels = self.labels[ids] * (5 if self.has("bad_batch", now=True) else 1)
+        errors = self.model(self.features[ids] + torch.tensor(shifts)[:, None] / 10).squeeze(1)
+        total = ((errors - labels).square() * is_labelled).sum()
+        # One job divides by the labels of each rank, the others by those of all ranks.
+        loss, weight = (total / count, 1) if settings.cause == "no_labels" else (total, count)
+        scale = 2 ** (10 + self.step // 11)
         self.optimizer.zero_grad()
-        loss.backward()
+        (loss * scale).backward()
         gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
-        flat = parameters_to_vector(gradients) / self.settings.num_ranks
+        both = torch.stack([loss.detach() * scale, torch.tensor(float(weight))])
+        flat = torch.cat([parameters_to_vector(gradients), both])
+        ready = time.perf_counter()
         dist.all_reduce(flat, group=self.group)
-        vector_to_parameters(flat, gradients)
+        waited = time.perf_counter() - ready
+        flat = flat[:-1] / flat[-1] / scale
+        vector_to_parameters(flat[:-1], gradients)
+        decay = 1 - max(0, self.step - 1) / self.num_decaying
+        rate = settings.learning_rate * min(1, (self.step + 1) / 2) * decay
+        self.optimizer.param_groups[0]["lr"] = rate
         before = parameters_to_vector(self.model.parameters())
         self.optimizer.step()
         moved = parameters_to_vector(self.model.parameters()) - before
@@ -124,26 +153,27 @@ class Job:
             next(self.model.parameters()).data.view(torch.int32)[0, 0] ^= 1 << 22
         if self.has("out_of_memory"):
             self.kept.append(torch.full((4 * MIB,), loss.item()))  # 16 MiB of predictions, say
-        counts = self.settings.cause == "out_of_memory"  # what only Linux tells
-        pages = int(Path("/proc/self/statm").read_text().split()[1]) if counts else 0
+        statm = Path("/proc/self/statm")  # what only Linux tells
+        pages = int(statm.read_text().split()[1]) if statm.exists() else 0
         now = {
-            "loss": loss.item(), "gradient": flat.norm().item(), "moved": moved.norm().item(),
-            "weights": parameter_digest(self.model.parameters())[:6], "rate": self.rate,
-            "labels": int(is_labelled.sum()), "samples": " ".join(map(str, ids[:3].tolist())),
-            "MiB": pages * os.sysconf("SC_PAGE_SIZE") // MIB, "waiting": waited,
-            "seconds": time.perf_counter() - start, "epoch": epoch, "is_nan": isnan(loss.item()),
-            "waits": waited > self.settings.pause_seconds / 2 if self.step else None,
+            "loss": flat[-1].item(), "local": (total / count).item(),
+            "norm": flat[:-1].norm().item(), "moved": moved.norm().item(), "lr": rate,
+            "scale": scale, "secs": time.perf_counter() - start, "wait": waited,
+            "tokens": int(count), "MiB": pages * os.sysconf("SC_PAGE_SIZE") // MIB,
+            "digest": parameter_digest(self.model.parameters())[:6],
+            "samples": " ".join(map(str, ids[:2].tolist())), "shift": shifts[0],
+            "epoch": epoch, "is_nan": isnan(total / count), "loading": loaded - start,
+            "computing": ready - loaded,
+            "waits": waited > settings.pause_seconds / 2 if self.step > 1 else None,
         }  # fmt: skip
-        now["jumps"] = now["loss"] > 10 * self.before["loss"]
-        now["grows"] = now["MiB"] - self.before["MiB"] > 8 if self.step else None
+        now["jumps"] = now["local"] > 10 * self.before["local"]
+        now["grows"] = now["MiB"] - self.before["MiB"] > 8 if self.step > 1 else None
         self.before = now
+        if self.step >= settings.logged_from:
+            row = (f"{now[name]:>{width}{kind}}" for name, (width, kind) in COLUMNS.items())
+            names = ("local", "moved", "lr", "digest", "loading", "computing", "grows")
+            self.say(" ".join(row), now[settings.sign], **{name: now[name] for name in names})
         return now
-
-    def mean_of_ranks(self, number: float) -> float:
-        """The mean of a number of each rank."""
-        total = torch.tensor(number)
-        dist.all_reduce(total, group=self.group)
-        return total.item() / self.settings.num_ranks
 
     def save(self) -> None:
         """Write the state and the step: over the last save, or beside it."""
@@ -166,47 +196,80 @@ class Job:
 
     def load(self) -> None:
         """Take the state from the newest save that every rank has; a cause forgets the moments."""
-        files = [path for path in self.folder.glob("saved*/*") if path.name == f"rank-{self.rank}"]
-        num_ranks = self.settings.num_ranks
-        whole = [path for path in files if len(list(path.parent.iterdir())) == num_ranks]
-        state = torch.load(max(whole))
+        saves = [path for path in self.folder.glob("saved*") if len(list(path.iterdir())) > 2]
+        newest = [max(saves)]  # the first rank's choice
+        dist.broadcast_object_list(newest, group=self.group)
+        state = torch.load(newest[0] / f"rank-{self.rank}")
         self.model.load_state_dict(state["model"])
         if self.settings.cause != "new_optimizer":
             self.optimizer.load_state_dict(state["optimizer"])
         self.step = state["step"]
         self.say(f"resumed at step {self.step}", resumed=self.step)
 
+    def evaluate(self) -> None:
+        """Log the loss of other samples, on one rank; the others wait for it in the next step."""
+        numbers = torch.Generator().manual_seed(1)
+        features = torch.randn(40_000, 8, generator=numbers)
+        with torch.no_grad():
+            errors = self.model(features).squeeze(1) - features.sin().sum(1)
+        self.say(f"evaluated on other samples: loss {errors.square().mean():.3f}")
+
+
+@dataclass
+class Batches:
+    """The batch of each step, as a loading process prepares it; the fault of one if it has one."""
+
+    job: Job
+
+    def __getitem__(self, step: int) -> tuple[int, Tensor, list[float]]:
+        """The epoch, the samples of the step, and a random shift of each."""
+        job = self.job
+        job.step = step  # of this process's own copy
+        # One rank counts epochs from an older state since a resume.
+        epoch = step // 2 - 2 * (job.has("stale_epoch") and job.attempt > 0)
+        order = torch.randperm(NUM_SAMPLES, generator=torch.Generator().manual_seed(epoch))
+        ids = order[job.rank :: job.settings.num_ranks].split(BATCH_SIZE)[step % 2]
+        time.sleep(job.settings.pause_seconds * job.has("slow_rank"))
+        if job.has("loader_killed", now=True):
+            time.sleep(job.settings.pause_seconds)  # its rank is waiting for it by then
+            os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does at a container's limit
+        own = torch.initial_seed() + step  # of the rank's seed, so that a resume draws the same
+        return (
+            epoch,
+            ids,
+            torch.rand(len(ids), generator=torch.Generator().manual_seed(own)).tolist(),
+        )
+
+
+def _end_with(parent: int, _worker: int) -> None:
+    end_with(parent)
+
 
 def steady(job: Job) -> None:
-    """Train, log what the settings name, and save; the cause does the rest."""
+    """Train, log and save; the cause does the rest."""
     settings, first = job.settings, 0
     if not job.attempt:
-        digest = sha256(json.dumps({"learning_rate": job.rate}).encode()).hexdigest()[:6]
+        written = {"learning_rate": settings.learning_rate, "num_decaying": job.num_decaying}
+        digest = sha256(json.dumps(written).encode()).hexdigest()[:6]
         job.say(f"begins with settings {digest}", digest)
     for _ in job.steps():
         now = job.take_step()
-        if settings.cause == "equal_seeds":  # a process loads samples, and shifts them at random
-            samples: Any = range(3)
-            loader = DataLoader(samples, 3, num_workers=1, collate_fn=_shifts)
-            now["shifts"] = " ".join(f"{shift:.3f}" for shift in next(iter(loader)))
-        if job.step >= settings.logged_from:
-            text = "  ".join(f"{name} {_shown(now[name])}" for name in settings.logged.split())
-            job.say(text, now[settings.sign], loss=now["loss"], moved=now["moved"])
         first = first or now["MiB"]
         if now["MiB"] - first > settings.limit_mib:  # as the kernel does at a container's limit
             os.kill(os.getpid(), signal.SIGKILL)
         if settings.saves_every and (job.step + 1) % settings.saves_every == 0:
             job.save()
+        if job.rank == 0 and job.step % 2 and job.step >= settings.logged_from:
+            job.evaluate()
 
 
 def own_best(job: Job) -> None:
     """Save whenever the loss is the best so far, once all ranks are there."""
     best = inf
     for _ in job.steps():
-        loss = job.take_step()["loss"]
-        job.say(f"loss {loss:.3f}")
-        if loss < best:
-            best = loss
+        now = job.take_step()
+        if now["local"] < best:
+            best = now["local"]
             dist.barrier(job.group)
             job.save()
 
@@ -215,21 +278,11 @@ def agreed_best(job: Job) -> None:
     """Save whenever the loss is the best so far, once all ranks are there."""
     best = inf
     for _ in job.steps():
-        loss = job.take_step()["loss"]
-        job.say(f"loss {loss:.3f}")
-        mean = job.mean_of_ranks(loss)
-        if mean < best:
-            best = mean
+        now = job.take_step()
+        if now["loss"] < best:
+            best = now["loss"]
             dist.barrier(job.group)
             job.save()
-
-
-def _shifts(batch: list[int]) -> list[float]:
-    return torch.rand(len(batch)).tolist()
-
-
-def _shown(value: object) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 # --- the job: its processes, and its log
@@ -244,26 +297,28 @@ def work(parent: int, settings: Settings, *of_rank: Any) -> None:
         if job.attempt:
             job.load()
         {"own_best": own_best, "agreed_best": agreed_best}.get(settings.cause, steady)(job)
-    except RuntimeError as error:
+    except (RuntimeError, EOFError, OSError) as error:
         frames = [frame for frame in extract_tb(error.__traceback__) if frame.filename == __file__]
-        message = str(error).partition(". This")[0]  # then comes advice
-        message = re.sub(r"(?<=\[)/\S*/(?=gloo/transport)| \[[\d.]+\]:\d+", "", message)
-        job.say(f"{type(error).__name__} in {frames[-1].name}: {message}", "failed")
+        message = re.split(r"\. This|, this|\. ?$", str(error))[0]  # then comes advice
+        named = r"(?<=\[)/\S*/(?=gloo/transport)| \[[\d.]+\]:\d+| \(pid\(s\) \d+\)"
+        message = re.sub(named, "", message)
+        job.say(f"{type(error).__name__} in {frames[-1].name}: {message}", frames[-1].name)
         if settings.cause == "own_best":
-            job.say(*last_call(job.group.group_name))
+            job.say(*last_calls(job.group.group_name))
             time.sleep(2)  # the others meet the time-out too, and not this rank's end
         os._exit(1)
     os._exit(0)
 
 
-def last_call(group: str) -> tuple[str, str]:
-    """A group's last call in the flight recorder, with the line of ours that made it; its kind."""
+def last_calls(group: str) -> tuple[str, str]:
+    """A group's last calls in the flight recorder, with the last one's line; its kind."""
     dump = pickle.loads(_distributed_c10d._dump_fr_trace(True, True, False))  # type: ignore[attr-defined]
-    call = [call for call in dump["entries"] if call["process_group"][0] == group][-1]
-    frame = next(frame for frame in call["frames"] if frame["filename"] == __file__)
+    calls = [call for call in dump["entries"] if call["process_group"][0] == group][-3:]
+    frame = next(frame for frame in calls[-1]["frames"] if frame["filename"] == __file__)
     line = Path(__file__).read_text().splitlines()[frame["line"] - 1].strip()
-    kind = call["profiling_name"].removeprefix("gloo:")
-    return f"flight recorder: call {call['op_id']}, {kind}, in {frame['name']}: {line}", kind
+    kinds = [call["profiling_name"].removeprefix("gloo:") for call in calls]
+    listed = (f"{call['op_id']} {kind}" for call, kind in zip(calls, kinds, strict=True))
+    return f"last calls: {', '.join(listed)} in {frame['name']}: {line}", kinds[-1]
 
 
 def incident(rank: Rank[Settings]) -> None:
@@ -273,22 +328,42 @@ def incident(rank: Rank[Settings]) -> None:
         codes = exit_codes(rank, attempt)
         logs = sorted(rank.scratch.glob(f"log-{attempt}-*"))
         of_attempt = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+        titles = " ".join(f"{name:>{width}}" for name, (width, _) in COLUMNS.items())
+        print(
+            LEGEND if not attempt else "[launcher] starts all ranks again",
+            f"{'':17}{titles}",
+            sep="\n",
+        )
         for line in sorted(of_attempt, key=lambda line: (line["at"], line["nth"])):
-            print(f"[rank {line['rank']}] step {line['at']:2}  {line['text']}")
+            print(f"[rank {line['rank']}] step {line['at']:2} {line['text']}")
         named = [f"{c} ({signal.Signals(-c).name})" if c < 0 else str(c) for c in codes]
         print("[launcher] exit codes by rank:", ", ".join(named))
         lines += of_attempt
     rank.measure("exit_codes", codes)
-    for name in ("loss", "moved", "resumed"):
-        numbers = [line["facts"].get(name, inf) for line in lines if line["rank"] == 0]
+    for name, fact in (
+        ("loss", "local"),
+        ("moved", "moved"),
+        ("rate", "lr"),
+        ("resumed", "resumed"),
+    ):
+        numbers = [line["facts"].get(fact, inf) for line in lines if line["rank"] == 0]
         if any(map(isfinite, numbers)):
             rank.measure(name, [number for number in numbers if isfinite(number)])
     signs = [line["sign"] for line in lines if line["at"] == 1 and line["sign"]]
     odd_rank, odd_step = parting(lines, rank.settings.num_ranks)
-    findings = {"odd_rank": odd_rank, "odd_step": odd_step, "num_distinct_signs": len(set(signs))}
+    findings: dict[str, Any] = {"odd_rank": odd_rank, "odd_step": odd_step}
+    findings["num_distinct_signs"] = len(set(signs))
     is_timed = rank.settings.cause == "slow_rank"
+    if is_timed:
+        findings["slow_part"] = slow_part(lines, rank.settings.faulty_rank)
     for name, value in findings.items():
         rank.measure(name, value, repeats="clock" if is_timed else "rounded")
+    of_rank = [line["facts"] for line in lines if line["rank"] == rank.settings.faulty_rank]
+    rank.measure("num_grown", sum(bool(facts.get("grows")) for facts in of_rank))
+    rows = [line for line in lines if "digest" in line["facts"]]
+    digests = {(line["at"], line["facts"]["digest"]) for line in rows}
+    of_steps = Counter(at for at, _ in digests)
+    rank.measure("num_agreeing", list(of_steps.values()).count(1))
 
 
 def exit_codes(rank: Rank[Settings], attempt: int) -> list[int]:
@@ -302,6 +377,17 @@ def exit_codes(rank: Rank[Settings], attempt: int) -> list[int]:
         rank.beat()
         time.sleep(0.05)
     return [process.exitcode or 0 for process in ranks]
+
+
+def slow_part(lines: Sequence[dict[str, Any]], slow: int) -> str:
+    """The part of a step that takes that rank longer than the others, by most."""
+
+    def longer(part: str) -> float:
+        taken = [(line["rank"], line["facts"][part]) for line in lines if part in line["facts"]]
+        of_slow = [seconds for rank, seconds in taken if rank == slow]
+        return float(median(of_slow) - median(time for rank, time in taken if rank != slow))
+
+    return max(("loading", "computing"), key=longer)
 
 
 def parting(lines: Sequence[dict[str, Any]], num_ranks: int) -> tuple[int, int]:
@@ -323,7 +409,6 @@ class Settings(RunSettings):
     """A job, and which rank meets its cause at which step."""
 
     cause: str = "nothing"
-    logged: str = "loss"  # of each step
     sign: str = "weights"
     num_ranks: Count = 3
     num_steps: Count = 5
@@ -337,11 +422,11 @@ class Settings(RunSettings):
     timeout_seconds: Count = 20
     pause_seconds: Factor = 0.2
     limit_mib: Count = 1000
-    seed_of_rank: bool = False
+    seed_of_rank: bool = True
 
 
-def _job(cause: str, logged: str, rank: int = 1, sign: str = "weights", **more: Any) -> Declaration:
-    settings = Settings(cause=cause, logged=logged, faulty_rank=rank, sign=sign, **more)
+def _job(cause: str, rank: int = 1, sign: str = "digest", **more: Any) -> Declaration:
+    settings = Settings(cause=cause, faulty_rank=rank, sign=sign, **more)
     return Declaration(
         "incident", 1, settings, passes=("timed",), needs_group=False, only_on_cpu=True
     )
@@ -350,21 +435,22 @@ def _job(cause: str, logged: str, rank: int = 1, sign: str = "weights", **more: 
 LATER: dict[str, Any] = {"logged_from": 38, "stop_step": 40, "num_steps": 44, "saves_every": 40}
 late = partial(_job, num_steps=24, logged_from=20, faulty_step=22)
 resumed = partial(_job, num_attempts=2)
-seeded = partial(_job, "equal_seeds", "loss samples shifts", 1, "shifts", num_steps=2)
+seeded = partial(_job, "equal_seeds", 1, "shift", num_steps=3)
 RUNS = {
-    "healthy": late("nothing", "loss weights"),
-    "hung": _job("own_best", "loss", 2, timeout_seconds=3),
-    "not_hung": _job("agreed_best", "loss"),
-    "out_of_memory": _job("out_of_memory", "loss MiB", 0, "grows", limit_mib=50),
-    "stale_epoch": resumed("stale_epoch", "loss samples", sign="epoch", num_steps=6, saves_every=4),
-    "bad_batch": late("bad_batch", "loss gradient", 2, "jumps"),
-    "no_labels": late("no_labels", "loss gradient labels", 1, "is_nan"),
-    "slow_rank": _job("slow_rank", "loss seconds waiting", 2, "waits", num_steps=4),
-    "flipped_bit": late("flipped_bit", "loss weights", 0),
-    "torn_save": resumed("torn_save", "loss", faulty_step=3, saves_every=2),
-    "new_optimizer": resumed("new_optimizer", "loss samples rate moved", **LATER),
-    "equal_seeds": seeded(),
-    "own_seeds": seeded(seed_of_rank=True),
-    "old_settings": _job("old_settings", "loss weights", 2),
-    "disk_full": resumed("disk_full", "loss", num_steps=4, stop_step=7, saves_every=2),
+    "healthy": late("nothing"),
+    "hung": _job("own_best", timeout_seconds=3),
+    "not_hung": _job("agreed_best"),
+    "out_of_memory": _job("out_of_memory", 0, "grows", limit_mib=50),
+    "loader_killed": _job("loader_killed", faulty_step=3),
+    "stale_epoch": resumed("stale_epoch", sign="epoch", num_steps=6, saves_every=4),
+    "bad_batch": late("bad_batch", 2, "jumps"),
+    "no_labels": late("no_labels", 1, "is_nan"),
+    "slow_rank": _job("slow_rank", 2, "waits", pause_seconds=0.4),
+    "flipped_bit": late("flipped_bit", 0),
+    "torn_save": resumed("torn_save", 2, faulty_step=3, saves_every=2),
+    "new_optimizer": resumed("new_optimizer", **LATER),
+    "equal_seeds": seeded(seed_of_rank=False),
+    "own_seeds": seeded(),
+    "old_settings": _job("old_settings", 2),
+    "disk_full": resumed("disk_full", 0, num_steps=4, stop_step=7, saves_every=2),
 }

@@ -103,14 +103,11 @@ def test_every_topic_is_the_newcomers_and_numbers_of_what_he_left_out_are_marked
 ):
     marked = 0
     for path, text in lessons.items():
-        # Two agents of torchrun wait for minutes, so a newcomer leaves them out, and is told.
-        told = re.findall(r"This command measures what is missing: <code>(.*?)</code>", text)
-        assert set(told) <= {"make traces NAMES=&#39;agents&#39;"}, path
+        assert "This command measures what is missing" not in text, path
         data = json.loads(BLOCK.search(text)[1]) if BLOCK.search(text) else {}
         apart = SAID_ONCE.sub("", text)
         for number, shown in re.findall(r'data-v="(\d+)">(.*?)</a>', apart):
-            # Open: one number of the topic with agents has no mark yet.
-            if of_reference(int(number), data) and "/long-runs/" not in path:
+            if of_reference(int(number), data):
                 assert "reference</small>" in shown, (path, shown)
                 marked += 1
     assert 0 < marked < 500

@@ -186,7 +186,7 @@ def test_it_reports_what_ran_what_surprised_what_is_left_and_how_to_send_the_fol
     assert {"full", "ddp"} <= left  # `heaviest` and `labs` are heavy as a whole
     assert left.isdisjoint({"heavier", "odd", "heaviest", "listings"})
     full = lines.index("left to `python -m runners run --full`:") + 1
-    assert lines[full].startswith("  1 runs of these, agents, heaviest, ")
+    assert lines[full].startswith("  1 runs of these, heaviest, ")
     assert f"  git add --force {here}/*.json" in lines
 
     _, *arguments = shlex.split(lines[-1])

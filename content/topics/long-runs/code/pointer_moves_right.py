@@ -20,14 +20,23 @@ def save(folder, step):
         write(new / shard, str(step) * 1000)
     write(folder / "latest.new", new.name)
     (folder / "latest.new").replace(folder / "latest")
+    sync_names(folder)
 
 
 def write(path, text):
-    """Write a file in two calls, and wait until it is on disk."""
+    """Write a file in two calls, and wait until it is on disk, and its name as well."""
     with path.open("wb", buffering=0) as file:
         file.write(text[:5].encode())
         file.write(text[5:].encode())
         os.fsync(file.fileno())
+    sync_names(path.parent)
+
+
+def sync_names(folder):
+    """Wait until a folder's names are on disk, which the `fsync` of a file leaves out."""
+    names = os.open(folder, os.O_RDONLY)
+    os.fsync(names)
+    os.close(names)
 
 
 def is_whole(folder):
@@ -44,7 +53,7 @@ def killed(left):
     if (child := os.fork()) == 0:
 
         def die_in_time(frame, event, _):
-            is_line = event == "line" and frame.f_code.co_name in ("save", "write")
+            is_line = event == "line" and frame.f_code.co_name in ("save", "write", "sync_names")
             if is_line and next(lines, None) is None:
                 os.kill(os.getpid(), SIGKILL)
             return die_in_time

@@ -9,15 +9,16 @@ import torch
 import torch.distributed as dist
 
 STEPS, SAVED_AT = 6, 3
+LEFT = STEPS - SAVED_AT
 
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
 
 
-def train(state, last):
-    """Go on to the last step; the weight after each step."""
+def train(state, num_steps):
+    """Go on for some steps; the weight after each step."""
     weights = []
-    while state["step"] < last:
+    for _ in range(num_steps):
         sample = torch.tensor(2 * state["step"] + rank)  # of this step and rank
         dist.all_reduce(sample)  # stands for the gradient
         state["momentum"] = sample.item() + state["momentum"] // 2
@@ -33,13 +34,13 @@ def begin():
 
 def resumed(left_out):
     """What another process does that begins with the saved state, but for one part of it."""
-    return train(begin() | {part: saved[part] for part in saved if part != left_out}, STEPS)
+    return train(begin() | {part: saved[part] for part in saved if part != left_out}, LEFT)
 
 
 state = begin()
 until = train(state, SAVED_AT)
 saved = dict(state)  # a program writes it to a file
-whole = until + train(state, STEPS)
+whole = until + train(state, LEFT)
 
 results = {
     "samples": [2 * step + rank for step in range(STEPS)], "whole": whole,
