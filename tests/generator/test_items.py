@@ -233,6 +233,8 @@ ANSWERS = {
     "sd-zero1-stored": lambda model, ranks: model + model + model + 2 * (model / ranks),
     "sd-sent-in-rings": lambda layer, layers, ranks: sum(
         layer / ranks * (ranks - 1) * (3 if at + 1 < layers else 2) for at in range(layers)),
+    "sq-draw-logits": lambda tokens, ranks, words: sum([words * 4] * (tokens // ranks)),
+    "sq-draw-scores": lambda documents, length: documents * sum(range(1, length + 1)),
     "tl-learn-bytes": lambda activation, blocks, _: sum([activation] * (2 + 2) * blocks),
     "tl-trace-passed": lambda ranks, activation: sum([activation / ranks] * 4),
     "tl-draw-sent": lambda ranks, activation: sum([activation / ranks] * (ranks - 1) * 2 * 4),
