@@ -256,6 +256,11 @@ ANSWERS = {
     "lr-deep-fewer": lambda steps, batch, before, after: sum(
         len(range(rank * batch, (rank + 1) * batch)) for rank in range(after, before)) * steps,
     "lr-deep-rare": lambda steps, width, every: 4 * width**2 * len(range(every, steps + 1, every)),
+    "sq-deep-labels": lambda ranks: sum(
+        (last + 1 != first) + (end != 2 * ranks - 1)  # in the middle of a shard, and at its end
+        for last, first, end in ((rank, 2 * ranks - 1 - rank, 2 * ranks - 1 - rank)
+                                 for rank in range(ranks))),
+    "sq-deep-latents": lambda tokens, latent, rotated, _: sum([4 * latent + 4 * rotated] * tokens),
     "sd-gather-calls": lambda layers: len([*range(layers), *range(layers)]),
 }
 # fmt: on

@@ -26,7 +26,7 @@ BEFORE = {
 }  # fmt: skip
 # Topics that were written after that, and the most that they may tell; tables of figures count,
 # and the line in which a figure says its one number.
-SINCE = {"tensor-parallelism": 8020, "meshes-and-experts": 10340, "long-runs": 10260}
+SINCE = {"tensor-parallelism": 8020, "meshes-and-experts": 10340, "long-runs": 10260, "long-sequences": 10260}
 APART = ("index", "lab", "recall", "summary")
 NUM_WORDS_IN_A_SENTENCE = 25
 
