@@ -64,7 +64,7 @@ class Ranks:
 
     def block(self, queries: Tensor, keys: Tensor, source: int) -> tuple[Tensor, Tensor]:
         """(heads, tokens, width), and keys of a rank → their scores, and which are visible."""
-        visible = self.places[self.own][:, None] >= self.places[source]
+        visible = _visible(self.settings, self.places[self.own], self.places[source])
         scores = queries @ _for_queries(keys[0], queries).mT / queries.shape[-1] ** 0.5
         return scores.masked_fill(~visible, HIDDEN), visible
 
@@ -158,13 +158,22 @@ def _for_queries(keys: Tensor, queries: Tensor) -> Tensor:
     return keys.repeat_interleave(len(queries) // len(keys), 0)
 
 
+def _visible(settings: Settings, queries: Tensor, keys: Tensor) -> Tensor:
+    """Which keys each query sees, by their places: earlier ones of its document."""
+    lengths = torch.tensor(settings.lengths)
+    document = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+    return (queries[:, None] >= keys) & (document[queries][:, None] == document[keys])
+
+
 def _places(settings: Settings) -> list[Tensor]:
     """The places in the sequence of each rank's tokens."""
     tokens, size = torch.arange(settings.num_tokens), settings.world_size
     if settings.order == "contiguous":
         return list(tokens.chunk(size))
-    blocks = tokens.chunk(2 * size)
-    return [torch.cat([blocks[n], blocks[-1 - n]]) for n in range(size)]
+    by_document = settings.order == "each_document"
+    pieces = tokens.split(settings.lengths) if by_document else [tokens]
+    blocks = [piece.chunk(2 * size) for piece in pieces]
+    return [torch.cat([part for of in blocks for part in (of[n], of[-1 - n])]) for n in range(size)]
 
 
 def divided(rank: Rank[Settings]) -> None:
@@ -188,12 +197,12 @@ def divided(rank: Rank[Settings]) -> None:
             output = _attended_to_all(own_queries, own_keys, around)
         elif inner > 1:
             own_keys = own_keys.repeat_interleave(settings.num_copies, 1)
-            own_queries = Exchange.apply(own_queries, across, 0, 1)
-            own_keys = Exchange.apply(own_keys, across, 1, 2)
+            own_queries = _applied(Exchange, own_queries, across, 0, 1)
+            own_keys = _applied(Exchange, own_keys, across, 1, 2)
             around.hold(own_keys, mine[1])
-            output = Exchange.apply(Ring.apply(own_queries, own_keys, around), across, 1, 0)
+            output = _applied(Exchange, _applied(Ring, own_queries, own_keys, around), across, 1, 0)
         else:
-            output = Ring.apply(own_queries, own_keys, around)
+            output = _applied(Ring, own_queries, own_keys, around)
         forward = around.num_sent + across.num_sent
         gradients = torch.autograd.grad(output, mine, gradient[:, own])
     rank.measure("forward_sent_bytes", forward, unit="bytes")
@@ -206,9 +215,8 @@ def divided(rank: Rank[Settings]) -> None:
     dist.all_reduce(slowest, dist.ReduceOp.MAX)  # each turn lasts as long as its busiest rank
     rank.measure("num_scores_with_waiting", int(slowest.sum()), unit="scores")
     whole = [one.clone().requires_grad_() for one in (queries, keys)]
-    true = scaled_dot_product_attention(
-        whole[0][None], *whole[1][:, None], is_causal=True, enable_gqa=True
-    )[0]
+    everywhere = torch.arange(settings.num_tokens)
+    true = _attended(whole[0], whole[1], _visible(settings, everywhere, everywhere))
     of_whole = torch.autograd.grad(true, whole, gradient)
     apart = [(output - true[:, own]).abs().max().item()]
     pairs = zip(gradients, of_whole, strict=True)
@@ -217,15 +225,23 @@ def divided(rank: Rank[Settings]) -> None:
         rank.measure(f"{name}_difference", value, unit="difference")
 
 
+def _applied(function: type[torch.autograd.Function], *args: object) -> Tensor:
+    output: Tensor = function.apply(*args)
+    return output
+
+
 def _attended_to_all(queries: Tensor, own: Tensor, ranks: Ranks) -> Tensor:
     """One turn over the gathered keys of all ranks."""
-    keys, everywhere = Gather.apply(own, ranks), torch.cat(ranks.places)
-    visible = ranks.places[ranks.own][:, None] >= everywhere
+    keys = _applied(Gather, own, ranks)
+    visible = _visible(ranks.settings, ranks.places[ranks.own], torch.cat(ranks.places))
     ranks.scores.append(int(visible.sum()) * len(queries))
-    output: Tensor = scaled_dot_product_attention(
-        queries[None], *keys[:, None], attn_mask=visible, enable_gqa=True
-    )[0]
-    return output
+    return _attended(queries, keys, visible)
+
+
+def _attended(queries: Tensor, keys: Tensor, visible: Tensor) -> Tensor:
+    key, value = keys[:, None]
+    attend = partial(scaled_dot_product_attention, attn_mask=visible, enable_gqa=True)
+    return attend(queries[None], key, value)[0]
 
 
 QUESTION = "What do three ways to divide a sequence send, hold and compute, and do they agree?"
@@ -238,8 +254,19 @@ class Settings(RunSettings):
     num_query_heads: Count = 8
     num_key_heads: Count = 4
     head_width: Count = 8
-    order: Literal["contiguous", "head_tail"] = "contiguous"
+    order: Literal["contiguous", "head_tail", "each_document"] = "contiguous"
+    documents: tuple[Count, ...] = ()  # lengths, where several are packed; else one is the sequence
     equal_parts = (("num_tokens", "world_size"), ("num_query_heads", "num_key_heads"))
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each document."""
+        return list(self.documents) or [self.num_tokens]
+
+    def check(self) -> None:
+        """Refuse documents that are not the sequence."""
+        if sum(self.lengths) != self.num_tokens:
+            raise ValueError(f"documents must have {self.num_tokens} tokens together")
 
     @property
     def mesh_sizes(self) -> tuple[int, int]:
@@ -263,9 +290,10 @@ class Settings(RunSettings):
         part, queries = 2 * row_bytes * self.num_key_heads, row_bytes * self.num_query_heads
         exchanged = (copies * part + 2 * queries) * (inner - 1) // inner
         passed = 2 * (around - 1) if self.strategy == "gather" else 3 * around - 2
-        scores = self.num_query_heads * self.num_tokens * (self.num_tokens + 1) // 2
+        scores = self.num_query_heads * sum(n * (n + 1) // 2 for n in self.lengths)
         parts_held = around + 1 if self.strategy == "gather" else min(around, 3)
         return {
+            "num_documents": len(self.lengths),
             "part_bytes": part,
             "query_bytes": queries,
             "predicted_forward_bytes": (around - 1) * copies * part + exchanged,
@@ -290,6 +318,9 @@ RUNS = {
     "both_4": run("both", 4, Settings()),
     "both_4_head_tail": run("both", 4, head_tail),
     "few_keys": run("heads", 4, Settings(num_key_heads=2)),
+    **{
+        f"packed_{order}": run("ring", 4, Settings(order=order, documents=(32, 16, 16)))
+        for order in ("contiguous", "head_tail", "each_document")
+    },
     "ring_kept": run("ring_kept", 4, head_tail),
 }
-TRIED_WITH = {"*": {"num_tokens": 32}}
