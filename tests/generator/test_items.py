@@ -261,6 +261,8 @@ ANSWERS = {
         for last, first, end in ((rank, 2 * ranks - 1 - rank, 2 * ranks - 1 - rank)
                                  for rank in range(ranks))),
     "sq-deep-latents": lambda tokens, latent, rotated, _: sum([4 * latent + 4 * rotated] * tokens),
+    "sq-trace-calls": lambda ranks: sum([*[1] * (ranks - 1), *[1] * (ranks - 1), *[1] * ranks]),
+    "sq-deep-waits": lambda ranks: sum([0.5, *[1] * (ranks - 1)]) / (ranks**2 / 2 / ranks),
     "sd-gather-calls": lambda layers: len([*range(layers), *range(layers)]),
 }
 # fmt: on
