@@ -265,6 +265,8 @@ ANSWERS = {
     "sq-draw-divided": lambda data, context: 1 / len([*range(data)] * context),
     "sq-draw-counted": lambda data, context: data / sum([context] * data),
     "sq-deep-latents": lambda tokens, latent, rotated, _: sum([4 * latent + 4 * rotated] * tokens),
+    "sq-trace-calls": lambda ranks: sum([*[1] * (ranks - 1), *[1] * (ranks - 1), *[1] * ranks]),
+    "sq-deep-waits": lambda ranks: sum([0.5, *[1] * (ranks - 1)]) / (ranks**2 / 2 / ranks),
     "sd-gather-calls": lambda layers: len([*range(layers), *range(layers)]),
 }
 # fmt: on
