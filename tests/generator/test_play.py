@@ -17,7 +17,7 @@ from proofbook.generator.content.exhibit import Figure
 from proofbook.generator.kinds.figures import step_rules
 from proofbook.generator.kinds.figures.drawing import NARROW, WIDE
 from proofbook.generator.kinds.figures.placement_figure import placement
-from proofbook.generator.kinds.figures.play import frame, grid_views
+from proofbook.generator.kinds.figures.play import frame, grid_views, scores_view
 from proofbook.generator.kinds.figures.play.mesh_view import groups
 from proofbook.generator.kinds.figures.play.states import RULES, faults, states
 from proofbook.generator.printing.folio import Folio
