@@ -256,8 +256,8 @@ def test_a_ring_ends_with_the_sum_of_all_ranks_on_each_and_no_sooner(num):
 @pytest.mark.parametrize(
     "way", ["ring_4", "ring_4_head_tail", "gather_4", "packed_head_tail", "packed_each_document"]
 )
-def test_cells_of_an_attention_belong_to_ranks_and_turns_as_the_run_
-    run = Run.model_validate(recorded(f"sequences.{way}"))
+def test_cells_of_an_attention_belong_to_ranks_and_turns_as_the_run_counted_scores(evidence, way):
+    run = evidence.book.run(f"sequences.{way}")
     settings, cell = run.settings, run.settings["num_tokens"] // scores_view.SIZE
     counted = [[0] * len(of) for of in scores_view.turn_scores(run)]
     for rank, turn, row, first, end in scores_view.computed(run):
