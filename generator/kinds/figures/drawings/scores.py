@@ -5,7 +5,6 @@ busiest rank, and is grey where a rank waits.
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 from proofbook.generator.kinds.figures.axes import GAP
@@ -38,33 +37,34 @@ class Square(NamedTuple):
 def scores(square: Square, words: tuple[str, str, str], layout: PageWidth) -> Drawing:
     """`Drawing` of the square and of the ranks' turns; `words` name queries, keys and a rank."""
     queries, keys, rank_word = words
-    num = len(square.scores[0])
     names = [f"{rank_word} {rank}" for rank in range(len(square.scores))]
     label = max(map(text_width, names)) + GAP
-    top, left = 2 * LINE, (layout.width - SIDE) / 2
-    bars = top + SIDE + LINE
+    bars, num = 3 * LINE + SIDE, len(square.scores[0])
     drawing = Drawing(layout.width, bars + len(names) * (BAR + BETWEEN) + 1.5 * LINE)
+    left = (layout.width - SIDE) / 2
     drawing.word(left, LINE / 2, f"↓ {queries}   → {keys}", "soft")
-    cell = SIDE / square.size
-    drawing.box(left, top, SIDE, SIDE, "axis hollow")
+    drawing.box(left, 2 * LINE, SIDE, SIDE, "axis hollow")
+    _cells(drawing, square, square.runs, left, "grid faint")
     slowest = [max(of_turn) for of_turn in zip(*square.scores, strict=True)]
-    starts = [0, *accumulate(slowest)]
-    scale = (layout.width - label - 2) / square.longest
-    for turn in range(num):
+    scale, x = (layout.width - label - 2) / square.longest, label
+    for turn, whole in enumerate(slowest):
         with drawing.during((turn + 1) / num, 2):
-            for run in square.runs:
-                if run.turn == turn:
-                    x, width = left + run.first * cell, (run.end - run.first) * cell
-                    drawing.box(x, top + run.row * cell, width, cell, LOOKS[run.rank])
+            _cells(drawing, square, [run for run in square.runs if run.turn == turn], left)
             for rank, of_rank in enumerate(square.scores):
-                x, y = label + starts[turn] * scale, bars + rank * (BAR + BETWEEN)
-                busy, whole = of_rank[turn] * scale, slowest[turn] * scale
-                if busy:
-                    drawing.box(x, y, busy, BAR, f"{LOOKS[rank]} span")
+                busy, y = of_rank[turn], bars + rank * (BAR + BETWEEN)
                 if whole > busy:
-                    drawing.box(x + busy, y, whole - busy, BAR, "waiting faint span")
+                    rest = (whole - busy) * scale
+                    drawing.box(x + busy * scale, y, rest, BAR, "waiting faint span")
+                drawing.box(x, y, busy * scale, BAR, f"{LOOKS[rank]} span")
+        x += whole * scale
     for rank, name in enumerate(names):
-        y = bars + rank * (BAR + BETWEEN) + BAR / 2
-        drawing.word(label - GAP, y, name, anchor="end")
+        drawing.word(label - GAP, bars + rank * (BAR + BETWEEN) + BAR / 2, name, anchor="end")
     drawing.word(label, drawing.height - LINE / 2, square.below, "soft")
     return drawing
+
+
+def _cells(d: Drawing, square: Square, runs: Sequence[Run], left: float, look: str = "") -> None:
+    cell = SIDE / square.size
+    for rank, _, row, first, end in runs:
+        x, width = left + first * cell, (end - first) * cell
+        d.box(x, 2 * LINE + row * cell, width, cell, look or LOOKS[rank])
