@@ -156,6 +156,7 @@ View = Literal[
     "block",
     "cells",
     "mesh",
+    "scores",
 ]
 
 
@@ -174,7 +175,8 @@ class Play(Written):
     a step of FSDP under its curve of memory; `chunks`, a ring all-reduce; `block` of a transformer
     under tensor parallelism; `arrivals`, products over tokens that ranks gather or pass around a
     ring; `turns`, microbatches of an expert layer on a rank and its link. Also played, `cells` has
-    a row for each entry of `cells:`. Not played: `mesh`, the groups of each axis of `meshes:`."""
+    a row for each entry of `cells:`; `scores`, a causal attention whose tokens ranks divide. Not
+    played: `mesh`, the groups of each axis of `meshes:`."""
     cells: list[CellRow] = []
     meshes: list[Mesh] = []
     """arrays of the same ranks, drawn one below another."""

@@ -233,6 +233,8 @@ ANSWERS = {
     "sd-zero1-stored": lambda model, ranks: model + model + model + 2 * (model / ranks),
     "sd-sent-in-rings": lambda layer, layers, ranks: sum(
         layer / ranks * (ranks - 1) * (3 if at + 1 < layers else 2) for at in range(layers)),
+    "sq-draw-logits": lambda tokens, ranks, words: sum([words * 4] * (tokens // ranks)),
+    "sq-draw-scores": lambda documents, length: documents * sum(range(1, length + 1)),
     "tl-learn-bytes": lambda activation, blocks, _: sum([activation] * (2 + 2) * blocks),
     "tl-trace-passed": lambda ranks, activation: sum([activation / ranks] * 4),
     "tl-draw-sent": lambda ranks, activation: sum([activation / ranks] * (ranks - 1) * 2 * 4),
@@ -256,6 +258,15 @@ ANSWERS = {
     "lr-deep-fewer": lambda steps, batch, before, after: sum(
         len(range(rank * batch, (rank + 1) * batch)) for rank in range(after, before)) * steps,
     "lr-deep-rare": lambda steps, width, every: 4 * width**2 * len(range(every, steps + 1, every)),
+    "sq-deep-labels": lambda ranks: sum(
+        (last + 1 != first) + (end != 2 * ranks - 1)  # in the middle of a shard, and at its end
+        for last, first, end in ((rank, 2 * ranks - 1 - rank, 2 * ranks - 1 - rank)
+                                 for rank in range(ranks))),
+    "sq-draw-divided": lambda data, context: 1 / len([*range(data)] * context),
+    "sq-draw-counted": lambda data, context: data / sum([context] * data),
+    "sq-deep-latents": lambda tokens, latent, rotated, _: sum([4 * latent + 4 * rotated] * tokens),
+    "sq-trace-calls": lambda ranks: sum([*[1] * (ranks - 1), *[1] * (ranks - 1), *[1] * ranks]),
+    "sq-deep-waits": lambda ranks: sum([0.5, *[1] * (ranks - 1)]) / (ranks**2 / 2 / ranks),
     "sd-gather-calls": lambda layers: len([*range(layers), *range(layers)]),
 }
 # fmt: on

@@ -17,7 +17,7 @@ from proofbook.generator.content.exhibit import Figure
 from proofbook.generator.kinds.figures import step_rules
 from proofbook.generator.kinds.figures.drawing import NARROW, WIDE
 from proofbook.generator.kinds.figures.placement_figure import placement
-from proofbook.generator.kinds.figures.play import frame, grid_views
+from proofbook.generator.kinds.figures.play import frame, grid_views, scores_view
 from proofbook.generator.kinds.figures.play.mesh_view import groups
 from proofbook.generator.kinds.figures.play.states import RULES, faults, states
 from proofbook.generator.printing.folio import Folio
@@ -251,6 +251,20 @@ def test_a_ring_ends_with_the_sum_of_all_ranks_on_each_and_no_sooner(num):
         assert rows != [whole] * num
         rows = grid_views.after(rows, step)
     assert rows == [whole] * num
+
+
+@pytest.mark.parametrize(
+    "way", ["ring_4", "ring_4_head_tail", "gather_4", "packed_head_tail", "packed_each_document"]
+)
+def test_cells_of_an_attention_belong_to_ranks_and_turns_as_the_run_counted_scores(evidence, way):
+    run = evidence.book.run(f"sequences.{way}")
+    settings, cell = run.settings, run.settings["num_tokens"] // scores_view.SIZE
+    counted = [[0] * len(of) for of in scores_view.turn_scores(run)]
+    for rank, turn, row, first, end in scores_view.computed(run):
+        on_diagonal = end == row + 1  # a cell that the mask cuts
+        scores = (end - first) * cell**2 - on_diagonal * cell * (cell - 1) // 2
+        counted[rank][turn] += scores * settings["num_query_heads"]
+    assert counted == scores_view.turn_scores(run)
 
 
 @pytest.mark.parametrize("name", ["transformer.tensor_parallel", "tensor_parallel.sequence_2"])

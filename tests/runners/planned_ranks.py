@@ -18,6 +18,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 
 from proofbook.companions.planner.simulated import one_rank
+from proofbook.companions.planner.simulated.axes import RingAttention
 from proofbook.companions.planner.simulated.step import Repeats, Step
 from proofbook.runners.core.meters.memory import CPU
 
@@ -189,3 +190,26 @@ def needed(rank, question, step=Step):
     one_rank.take_steps(question, mesh, rank.rank, rank.meter)
     sends.wait()
     return {one.operation: one.bytes for one in rank.meter.collective_list()}
+
+
+def attention_of_context_ranks(rank):
+    """How far the planned attention is from that of one process: outputs, and three gradients."""
+    size = dist.get_world_size()
+    torch.manual_seed(0)
+    whole = [torch.randn(1, heads, 16 * size, 8, requires_grad=True) for heads in (4, 2, 2)]
+    arriving = torch.randn(1, 4, 16 * size, 8)
+
+    def own(tensor):
+        blocks = tensor.detach().chunk(2 * size, 2)
+        return torch.cat([blocks[rank.rank], blocks[-1 - rank.rank]], 2)
+
+    true = F.scaled_dot_product_attention(*whole, is_causal=True, enable_gqa=True)
+    true.backward(arriving)
+    parts = [own(tensor).requires_grad_() for tensor in whole]
+    output = RingAttention.apply(*parts, dist.group.WORLD)
+    output.backward(own(arriving))
+    pairs = [
+        (output, true),
+        *((part.grad, one.grad) for part, one in zip(parts, whole, strict=True)),
+    ]
+    return [(ours.detach() - own(of_all)).abs().max().item() for ours, of_all in pairs]

@@ -28,6 +28,7 @@ from tests.runners.planned_ranks import (
     MICROBATCH,
     NUM_MICROBATCHES,
     ScheduledStep,
+    attention_of_context_ranks,
     needed,
     trained,
 )
@@ -139,6 +140,13 @@ def test_real_ranks_need_and_send_what_the_simulation_of_their_layout_says(layou
     assert {k: v for k, v in found[0].returned.items() if k not in apart} == {
         k: v for k, v in sent.items() if k not in apart
     }
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("num_ranks", [2, 4])
+def test_planned_context_ranks_in_head_tail_order_attend_as_one_process_does(num_ranks):
+    for rank in judged(attention_of_context_ranks, num_ranks):
+        assert rank.returned == pytest.approx([0] * 4, abs=1e-5)
 
 
 def test_a_pipeline_that_reduces_the_gradients_of_each_microbatch_needs_less():

@@ -26,7 +26,10 @@ BEFORE = {
 }  # fmt: skip
 # Topics that were written after that, and the most that they may tell; tables of figures count,
 # and the line in which a figure says its one number.
-SINCE = {"tensor-parallelism": 8020, "meshes-and-experts": 10340, "long-runs": 11100}
+SINCE = {
+    "tensor-parallelism": 8020, "meshes-and-experts": 10340, "long-runs": 11100,
+    "long-sequences": 9200,
+}  # fmt: skip
 APART = ("index", "lab", "recall", "summary")
 NUM_WORDS_IN_A_SENTENCE = 25
 

@@ -217,9 +217,12 @@ def choice_lines(fitting: Sequence[Layout], memory_bytes: float) -> list[str]:
         axes = {"ep": max(s.expert for s in strategies), "cp": max(s.context for s in strategies)}
         if new := " and ".join(axis for axis, ranks in axes.items() if ranks > 1):
             lines.append(f"{'':<19}none of these clusters compares layouts with {new}")
+        if axes["cp"] > 1:
+            lines.append(f"{'context ranks:':<19}{_CONTEXT_RANKS}")
     return [*lines, f"{'the times:':<19}{_TIMES}"]
 
 
+_CONTEXT_RANKS = "topics/long-sequences in the book says what they send, and when they wait"
 _TIMES = "at the highest rates of the devices; how much longer a step takes is not predicted"
 
 

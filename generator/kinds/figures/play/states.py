@@ -31,6 +31,7 @@ NEEDED: dict[View, str] = {
     "overlap": "run.settings.reducing_seconds",
     "units": "run.ranks[0].memory.peak_bytes",
     "block": "run.settings.hidden_state_bytes",
+    "scores": "run.ranks[0].measures.turn_scores[0]",
 }
 
 
