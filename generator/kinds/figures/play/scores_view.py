@@ -14,6 +14,7 @@ from proofbook.generator.content.exhibit import Figure
 from proofbook.generator.kinds.figures.drawings.scores import Run, Square, scores
 from proofbook.generator.kinds.figures.picture import DrawnState, printed_bytes
 from proofbook.generator.kinds.figures.play.states import PlayState
+from proofbook.generator.kinds.figures.step_rules import number
 from proofbook.generator.printing.folio import Folio
 from proofbook.runners.core.trace import records
 from proofbook.runners.core.trace.schema import Setting
@@ -35,10 +36,10 @@ def owners(settings: Mapping[str, Setting], num: int) -> list[int]:
 
 def documents(settings: Mapping[str, Setting]) -> list[int]:
     """The document of each cell's tokens."""
-    lengths = settings["documents"]
-    lengths = lengths if isinstance(lengths, list) and lengths else [1]
-    whole = sum(map(int, lengths))
-    return [n for n, length in enumerate(lengths) for _ in range(int(length) * SIZE // whole)]
+    written = settings["documents"]
+    lengths = [int(length) for length in written] if isinstance(written, list) else []
+    lengths = lengths or [1]
+    return [n for n, length in enumerate(lengths) for _ in range(length * SIZE // sum(lengths))]
 
 
 def computed(run: records.Run) -> list[Run]:
@@ -60,7 +61,8 @@ def computed(run: records.Run) -> list[Run]:
 
 def turn_scores(run: records.Run) -> list[list[int]]:
     """Of each rank: the scores that it computed, by turn."""
-    return [list(map(int, of.measures["turn_scores"])) for of in run.ranks]
+    of_ranks = (of.measures["turn_scores"] for of in run.ranks)
+    return [[int(of) for of in scores] for scores in of_ranks if isinstance(scores, list)]
 
 
 def slowest(of_ranks: Sequence[Sequence[int]]) -> int:
@@ -76,7 +78,7 @@ def view(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[Drawn
         run = state.runs[0].run
         of_ranks, size = (
             turn_scores(run),
-            printed_bytes(run.ranks[0].measures["forward_sent_bytes"]),
+            printed_bytes(number(run.ranks[0].measures["forward_sent_bytes"])),
         )
         below = words["sent"].format(size=size)
         num = len(of_ranks[0])
