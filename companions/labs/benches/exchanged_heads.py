@@ -17,7 +17,7 @@ from proofbook.runners.judging.ranks import JudgedRank
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """A case's settings, by name: tokens and heads that ranks divide; two ranks share a key head."""
+    """A case's settings, by name: tokens, heads; two ranks share a key head."""
     return {
         "tokens": world_size * draw.randrange(5, 10),
         "heads": world_size * draw.randrange(2, 4),
@@ -28,9 +28,10 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
 
 def _whole(case: LabCase, dtype: torch.dtype) -> dict[str, Tensor]:
     tokens, heads, shared, width = case.settings.values()
+    shapes = {"queries": heads, "keys": shared, "values": shared}
     return {
         name: normal((tokens, number, width), case.generator(at), dtype)
-        for at, (name, number) in enumerate({"queries": heads, "keys": shared, "values": shared}.items())
+        for at, (name, number) in enumerate(shapes.items())
     }
 
 
@@ -52,7 +53,7 @@ def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """A case's requirements: results; queries, outputs and a key head for each rank; eight calls."""
+    """A case's requirements: results; query heads, a key head for each rank; eight calls."""
     tokens, heads, _, width = case.settings.values()
     vectors = 2 * heads + 2 * case.world_size  # of a token, each way
     num_bytes = 2 * ELEMENT_BYTES * tokens // case.world_size * width * vectors

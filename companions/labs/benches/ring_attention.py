@@ -63,13 +63,12 @@ def requirements(case: LabCase) -> Sequence[Requirement]:
     heads, tokens, width = (case.settings[name] for name in ("heads", "tokens", "width"))
     n = case.world_size
     by_ring = (3 * n - 2) * 2 * ELEMENT_BYTES * heads * tokens // n * width
+    sends = laws.sends({"send": by_ring, "recv": by_ring})
     # Two of the four blocks of scores in each turn, and all four in the first.
     scores = heads * (n + 1) * tokens**2 // (2 * n**2)
     return [
         laws.same_as_one_process(one_process, case, _own),
-        laws.both(
-            laws.sends({"send": by_ring, "recv": by_ring}), Requirement("sends", _to_neighbours)
-        ),
+        laws.both(sends, Requirement("sends", _to_neighbours)),
         laws.counts("waits", OPERATIONS, PRODUCTS * 2 * width * scores, or_less=True),
     ]
 

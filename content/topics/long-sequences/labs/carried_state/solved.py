@@ -1,36 +1,19 @@
 """Edges of blocks are gathered and put in the order of the sequence, not of the ranks."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed._functional_collectives import all_gather_tensor_autograd
 
 Scan = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
-class Gather(torch.autograd.Function):
-    """A tensor of each rank, stacked; in backward, the sum of its gradients."""
-
-    @staticmethod
-    def forward(_: Any, own: Tensor) -> Tensor:
-        """Gather the tensors of all ranks."""
-        each = own.new_empty(dist.get_world_size(), *own.shape)
-        dist.all_gather_single(each.flatten(0, 1), own.contiguous())
-        return each
-
-    @staticmethod
-    def backward(_: Any, gradient: Tensor) -> Tensor:
-        """Add up and scatter."""
-        own = torch.empty_like(gradient[0])
-        dist.reduce_scatter_single(own, gradient.contiguous().flatten(0, 1))
-        return own
-
-
 def in_order(of_blocks: list[Tensor]) -> list[Tensor]:
     """A tensor of each block of the sequence, in its order, of those of the rank's two blocks."""
-    front, back = Gather.apply(torch.stack(of_blocks)).unbind(1)
+    own = torch.stack(of_blocks)[None]
+    front, back = all_gather_tensor_autograd(own, 0, dist.group.WORLD).unbind(1)
     return [*front, *back.flip(0)]
 
 

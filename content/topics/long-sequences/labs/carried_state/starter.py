@@ -4,31 +4,13 @@ python -m runners lab carried_state
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed._functional_collectives import all_gather_tensor_autograd
 
 Scan = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-
-
-class Gather(torch.autograd.Function):
-    """A tensor of each rank, stacked; in backward, the sum of its gradients."""
-
-    @staticmethod
-    def forward(_: Any, own: Tensor) -> Tensor:
-        """Gather the tensors of all ranks."""
-        each = own.new_empty(dist.get_world_size(), *own.shape)
-        dist.all_gather_single(each.flatten(0, 1), own.contiguous())
-        return each
-
-    @staticmethod
-    def backward(_: Any, gradient: Tensor) -> Tensor:
-        """Add up and scatter."""
-        own = torch.empty_like(gradient[0])
-        dist.reduce_scatter_single(own, gradient.contiguous().flatten(0, 1))
-        return own
 
 
 def convolved(inputs: Tensor, before: Tensor, taps: Tensor) -> Tensor:
@@ -48,11 +30,12 @@ def layer(inputs: Tensor, gates: Tensor, taps: Tensor, scanned: Scan) -> Tensor:
     to each token.
     """
     rank, halo = dist.get_rank(), len(taps) - 1
-    ends = Gather.apply(inputs[-halo:])
+    ends = all_gather_tensor_autograd(inputs[None, -halo:], 0, dist.group.WORLD)
     before = torch.cat([torch.zeros_like(ends[:1]), ends])[rank]
     states, products = scanned(convolved(inputs, before, taps), gates)
     carried = [torch.zeros_like(inputs[0])]
-    for state, product in Gather.apply(torch.stack([states[-1], products[-1]])):
+    own = torch.stack([states[-1], products[-1]])[None]
+    for state, product in all_gather_tensor_autograd(own, 0, dist.group.WORLD):
         carried.append(product * carried[-1] + state)
     entering = torch.stack(carried)  # on which all ranks depend, so that all take part in backward
     return states + products * entering[rank]

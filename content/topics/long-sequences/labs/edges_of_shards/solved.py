@@ -1,32 +1,14 @@
 """Positions and labels are those of the whole sequence, and are divided as the tokens are."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed._functional_collectives import all_gather_tensor_autograd
 from torch.nn.functional import cross_entropy
 
 NO_LABEL = -100  # which `cross_entropy` leaves out
-
-
-class Gather(torch.autograd.Function):
-    """All ranks' tokens; in backward, the sum of their gradients, by tokens."""
-
-    @staticmethod
-    def forward(_: Any, part: Tensor) -> Tensor:
-        """Gather the tokens."""
-        whole = part.new_empty(dist.get_world_size() * len(part), part.shape[1])
-        dist.all_gather_single(whole, part.contiguous())
-        return whole
-
-    @staticmethod
-    def backward(_: Any, gradient: Tensor) -> Tensor:
-        """Add up and scatter."""
-        own = gradient.new_empty(len(gradient) // dist.get_world_size(), gradient.shape[1])
-        dist.reduce_scatter_single(own, gradient.contiguous())
-        return own
 
 
 def step(
@@ -44,7 +26,8 @@ def step(
     vectors = own["embedding"][inputs]
     queries, keys, values = (vectors @ own["projection"]).chunk(3, 1)
     queries, keys = rotated(queries, positions), rotated(keys, positions)
-    keys, values = Gather.apply(torch.cat([keys, values], 1)).chunk(2, 1)
+    both = all_gather_tensor_autograd(torch.cat([keys, values], 1), 0, dist.group.WORLD)
+    keys, values = both.chunk(2, 1)
     later = torch.arange(len(keys)) > rank * len(inputs) + torch.arange(len(inputs))[:, None]
     scores = (queries @ keys.T / queries.shape[1] ** 0.5).masked_fill(later, -torch.inf)
     logits = (vectors + scores.softmax(1) @ values) @ own["head"]

@@ -24,9 +24,7 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     size = dist.get_world_size()
     ranks_of_head = size // keys.shape[1]
     heads = own_heads(queries)
-    keys, values = (
-        own_heads(one.repeat_interleave(ranks_of_head, 1)) for one in (keys, values)
-    )
+    keys, values = (own_heads(one.repeat_interleave(ranks_of_head, 1)) for one in (keys, values))
     outputs = scaled_dot_product_attention(heads, keys, values, is_causal=True, enable_gqa=True)
     by_rank = outputs.transpose(0, 1).reshape(size, len(queries), len(heads), -1)
     return exchanged(by_rank).transpose(0, 1).reshape(queries.shape)

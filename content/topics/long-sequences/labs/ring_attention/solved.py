@@ -18,13 +18,12 @@ class Pass(torch.autograd.Function):
     @staticmethod
     def backward(_: Any, gradient: Tensor) -> Tensor:
         """Receive the gradient of what was sent."""
-        return moved(gradient, -1)
+        return moved(gradient.contiguous(), -1)
 
 
 def moved(tensor: Tensor, step: int) -> Tensor:
     """What the rank `step` places before sends, while this rank sends as far ahead."""
     rank, size = dist.get_rank(), dist.get_world_size()
-    tensor = tensor.contiguous()
     received = torch.empty_like(tensor)
     sending = dist.isend(tensor, (rank + step) % size)
     dist.recv(received, (rank - step) % size)
@@ -32,12 +31,10 @@ def moved(tensor: Tensor, step: int) -> Tensor:
     return received
 
 
-def part(queries: Tensor, keys: Tensor, values: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
-    """Attention to these keys alone, and the logarithm of the sum of its exponentials."""
+def part(queries: Tensor, keys: Tensor, values: Tensor, hidden: Any) -> tuple[Tensor, Tensor]:
+    """Attention to these keys but the hidden ones, and the log of the sum of its exponentials."""
     scores = queries @ keys.transpose(1, 2) / queries.shape[-1] ** 0.5
-    if causal:  # queries are those of the last tokens among the keys
-        later = torch.ones(scores.shape[1:]).triu(1 + keys.shape[1] - queries.shape[1])
-        scores = scores.masked_fill(later.bool(), -torch.inf)
+    scores = scores.masked_fill(torch.as_tensor(hidden), -1e9)
     log_sum = scores.logsumexp(-1, keepdim=True)
     return (scores - log_sum).exp() @ values, log_sum
 
@@ -55,8 +52,9 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     half = queries.shape[1] // 2
     front, back = queries.split(half, 1)
     moving = torch.stack([keys, values])
-    of_front = part(front, *moving[:, :, :half], True)
-    of_back = part(back, *moving, True)
+    later = torch.ones(half, 2 * half).triu(1 + half).bool()
+    of_front = part(front, *moving[:, :, :half], later[:, half:])
+    of_back = part(back, *moving, later)
     for turn in range(1, size):
         moving = Pass.apply(moving)
         if turn <= rank:  # from a rank before this one: its front block precedes all queries
