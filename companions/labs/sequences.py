@@ -10,6 +10,8 @@ from torch import Tensor
 from proofbook.companions.labs.grading import backward, gradient_of
 from proofbook.runners.judging.comparison import Tensors
 
+OPERATIONS = "floating point operations in matrix products"
+
 
 def head_tail(tensor: Tensor, rank: int, world_size: int, axis: int = 0) -> Tensor:
     """A rank's shard: of 2n equal blocks, one from the front and the mirrored one from the back."""
@@ -33,4 +35,5 @@ def attended(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Causal attention of (heads, tokens, width), unfused."""
     scores = queries @ keys.transpose(1, 2) / queries.shape[-1] ** 0.5
     later = torch.ones(scores.shape[1:]).triu(1).bool()
-    return scores.masked_fill(later, -torch.inf).softmax(-1) @ values
+    outputs: Tensor = scores.masked_fill(later, -torch.inf).softmax(-1) @ values
+    return outputs

@@ -3,13 +3,13 @@
 from proofbook.companions.labs.benches import (
     accum_nosync,
     balance_of_batch,
-    #     carried_state,
+    carried_state,
     chunked_pair,
     clipped_stages,
     dealt_sentences,
     early_pointer,
-    #     edges_of_shards,
-    #     exchanged_heads,
+    edges_of_shards,
+    exchanged_heads,
     expert_layer,
     experts_doubled,
     four_write_two_read,
@@ -38,6 +38,6 @@ _MODULES: tuple[Bench, ...] = (
     stuck_save, clipped_stages, slow_head, vocabulary_loss, chunked_pair, norms_by_tokens,
     seeds_by_axis, expert_layer, two_tiers, experts_doubled, balance_of_batch, pushed_from_shard,
     resumed_run, four_write_two_read, later_weights, early_pointer, ring_attention,
-    #     exchanged_heads, edges_of_shards, carried_state,
+    exchanged_heads, edges_of_shards, carried_state,
 )  # fmt: skip
 BENCHES = {bench.__name__.rpartition(".")[2]: bench for bench in _MODULES}

@@ -9,10 +9,11 @@ from types import ModuleType
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from torch.utils.flop_counter import FlopCounterMode
 
 from proofbook.companions.labs import laws
 from proofbook.companions.labs.grading import ELEMENT_BYTES, LabCase, Requirement
-from proofbook.companions.labs.sequences import attended, leaves_of
+from proofbook.companions.labs.sequences import OPERATIONS, attended, leaves_of
 from proofbook.companions.labs.training import initial_weights
 from proofbook.runners.judging.comparison import Tensors
 from proofbook.runners.judging.ranks import JudgedRank
@@ -50,11 +51,13 @@ def _given(case: LabCase, dtype: torch.dtype) -> tuple[dict[str, Tensor], Tensor
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """By name, the loss that the reader's `step` returns, and the gradients of all weights."""
+    """By name, the loss and the gradients that the reader's `step` returns, and its operations."""
     weights, tokens = _given(case, torch.float32)
-    with rank.metered({"weights": weights, "tokens": tokens}):
+    lent = {"weights": weights, "tokens": tokens}
+    with rank.metered(lent), FlopCounterMode(display=False) as counter:
         loss, gradients = program.step(weights, tokens, rotated)
-    return {"loss": torch.tensor(float(loss)), **_named(gradients)}
+    counted = {OPERATIONS: torch.tensor(counter.get_total_flops())}
+    return {"loss": torch.tensor(float(loss)), **_named(gradients), **counted}
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
@@ -75,11 +78,14 @@ def _named(gradients: Mapping[str, Tensor]) -> Tensors:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """A case's requirements: loss and gradients; keys and values gathered, and gradients summed."""
+    """A case's requirements: loss and gradients; gathers and sums; the work of its own tokens."""
     tokens, words, width = case.settings.values()
     keys, weights = tokens * width, 2 * words * width + 3 * width**2
+    own_tokens = tokens // case.world_size
+    operations = 6 * own_tokens * width * (3 * width + 2 * tokens + words)  # in both passes
     by_ring = ELEMENT_BYTES * (case.world_size - 1) / case.world_size
     return [
         laws.same_as_one_process(one_process, case),
         laws.sends_in_all(by_ring * (4 * keys + 2 * weights) + SINGLE_NUMBERS_BYTES),
+        laws.counts("divides", OPERATIONS, operations, or_less=True),
     ]

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from proofbook.companions.labs import laws
+from proofbook.companions.labs import laws, sequences
 from proofbook.companions.labs.grading import ELEMENT_BYTES, LabCase, Requirement, normal
-from proofbook.companions.labs.sequences import attended, head_tail, leaves_of, with_gradients
 from proofbook.runners.judging import comparison
 from proofbook.runners.judging.comparison import Comparison, Tensors
 from proofbook.runners.judging.ranks import JudgedRank, RankResult
@@ -20,7 +19,6 @@ from proofbook.runners.judging.ranks import JudgedRank, RankResult
 NAMES = ("queries", "keys", "values")
 LARGE = 400.0  # in some queries; no float32 holds the exponentials of their scores
 PRODUCTS = 7  # matrix products of a block: two in forward; one again and four more in backward
-OPERATIONS = "floating point operations in matrix products"
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
@@ -33,7 +31,7 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
 
 
 def _whole(case: LabCase, dtype: torch.dtype) -> dict[str, Tensor]:
-    shape = tuple(case.settings[name] for name in ("heads", "tokens", "width"))
+    shape = tuple(case.settings.values())
     whole = {name: normal(shape, case.generator(at), dtype) for at, name in enumerate(NAMES)}
     whole["queries"][:, ::3, 0], whole["keys"][:, :, 0] = LARGE, 1
     return whole
@@ -42,26 +40,27 @@ def _whole(case: LabCase, dtype: torch.dtype) -> dict[str, Tensor]:
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """By name, the outputs of the reader's `attention`, its gradients, and its operations."""
     whole = _whole(case, torch.float32)
-    own = leaves_of({name: _own(name, whole[name], rank.rank, case.world_size) for name in NAMES})
+    own = sequences.leaves_of(
+        {name: _own(name, whole[name], rank.rank, case.world_size) for name in NAMES}
+    )
     with rank.metered(own), FlopCounterMode(display=False) as counter:
-        results = with_gradients(program.attention(*own.values()), own)
-    return {**results, OPERATIONS: torch.tensor(counter.get_total_flops())}
+        results = sequences.with_gradients(program.attention(*own.values()), own)
+    return {**results, sequences.OPERATIONS: torch.tensor(counter.get_total_flops())}
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
     """A case's outputs and gradients, by name, of the undivided sequence."""
-    leaves = leaves_of(_whole(case, dtype))
-    return with_gradients(attended(*leaves.values()), leaves)
+    leaves = sequences.leaves_of(_whole(case, dtype))
+    return sequences.with_gradients(sequences.attended(*leaves.values()), leaves)
 
 
 def _own(_: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
-    return head_tail(tensor, rank, world_size, axis=1)
+    return sequences.head_tail(tensor, rank, world_size, axis=1)
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
     """A case's requirements: results; bytes, between neighbours; scores that the mask leaves."""
-    heads, tokens, width = (case.settings[name] for name in ("heads", "tokens", "width"))
-    n = case.world_size
+    (heads, tokens, width), n = case.settings.values(), case.world_size
     by_ring = (3 * n - 2) * 2 * ELEMENT_BYTES * heads * tokens // n * width
     sends = laws.sends({"send": by_ring, "recv": by_ring})
     # Two of the four blocks of scores in each turn, and all four in the first.
@@ -69,7 +68,7 @@ def requirements(case: LabCase) -> Sequence[Requirement]:
     return [
         laws.same_as_one_process(one_process, case, _own),
         laws.both(sends, Requirement("sends", _to_neighbours)),
-        laws.counts("waits", OPERATIONS, PRODUCTS * 2 * width * scores, or_less=True),
+        laws.counts("waits", sequences.OPERATIONS, PRODUCTS * 2 * width * scores, or_less=True),
     ]
 
 
