@@ -30,8 +30,8 @@ NEED_TORCH = (
     )),
     *(f"proofbook.companions.{part}" for part in (
         "cluster", "verify.", "labs.benches", "labs.command", "labs.disks", "labs.grading",
-        "labs.laws", "labs.training", "labs.experiments", "planner.simulated", "planner.again",
-        "planner.command",
+        "labs.laws", "labs.sequences", "labs.training", "labs.experiments", "planner.simulated",
+        "planner.again", "planner.command",
     )),
 )  # fmt: skip
 # Modules of a companion that its pages take, which need none.

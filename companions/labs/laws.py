@@ -102,15 +102,22 @@ def calls_exactly(operation: str, payloads: Sequence[int]) -> Requirement:
 
 
 def counts(
-    requirement: str, name: str, number: int, *, or_more: bool = False, verb: str = "made"
+    requirement: str,
+    name: str,
+    number: int,
+    *,
+    or_more: bool = False,
+    or_less: bool = False,
+    verb: str = "made",
 ) -> Requirement:
     """The requirement that each rank returns this number under `name`, counted by the bench."""
 
     def wrong(rank: RankResult) -> str:
         counted = int(rank.returned[name])
-        if counted == number or (or_more and counted > number):
+        if counted == number or (or_more if counted > number else or_less):
             return ""
-        return f"{verb} {counted:,} {name}, expected {number:,}{' or more' * or_more}"
+        limit = " or more" * or_more + " or less" * or_less
+        return f"{verb} {counted:,} {name}, expected {number:,}{limit}"
 
     return Requirement(requirement, lambda ranks: comparison.on_each_rank(name, ranks, wrong))
 

@@ -218,6 +218,18 @@ WORDS = {
     },
     "later_weights": {"bytes of the weights": "4 * 2 * width * hidden"},
     "early_pointer": {},
+    "ring_attention": {
+        "bytes of a rank's keys and values": "2 * 4 * heads * tokens / n * width",
+    },
+    "exchanged_heads": {
+        "bytes of a rank's queries": "4 * tokens / n * heads * width",
+        "bytes of one head of its tokens": "4 * tokens / n * width",
+    },
+    "edges_of_shards": {
+        "bytes of the keys": "4 * tokens * width",
+        "bytes of the weights": "4 * (2 * words * width + 3 * width * width)",
+    },
+    "carried_state": {"bytes of a token": "4 * channels"},
     "slow_head": {
         "steps": "steps",
         "bytes of the activations": "4 * samples * width",
