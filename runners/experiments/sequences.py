@@ -187,7 +187,7 @@ def divided(rank: Rank[Settings]) -> None:
     mesh = init_device_mesh("cpu", sizes, mesh_dim_names=("ring", "heads"))
     own, inner = places[rank.rank], sizes[1]
     together = [torch.cat(places[n : n + inner]) for n in range(0, size, inner)]
-    mine = [one[..., own, :].clone().requires_grad_() for one in (queries, keys)]
+    mine = [whole[..., own, :].clone().requires_grad_() for whole in (queries, keys)]
     for _ in rank.steps(1):
         around, across = (
             Ranks(mesh.get_group(name), settings, together) for name in ("ring", "heads")
@@ -214,13 +214,13 @@ def divided(rank: Rank[Settings]) -> None:
     slowest = torch.tensor(around.scores)
     dist.all_reduce(slowest, dist.ReduceOp.MAX)  # each turn lasts as long as its busiest rank
     rank.measure("num_scores_with_waiting", int(slowest.sum()), unit="scores")
-    whole = [one.clone().requires_grad_() for one in (queries, keys)]
+    whole = [tensor.clone().requires_grad_() for tensor in (queries, keys)]
     everywhere = torch.arange(settings.num_tokens)
     true = _attended(whole[0], whole[1], _visible(settings, everywhere, everywhere))
     of_whole = torch.autograd.grad(true, whole, gradient)
     apart = [(output - true[:, own]).abs().max().item()]
     pairs = zip(gradients, of_whole, strict=True)
-    apart += [(one - other[..., own, :]).abs().max().item() for one, other in pairs]
+    apart += [(ours - true[..., own, :]).abs().max().item() for ours, true in pairs]
     for name, value in zip(("outputs", "queries", "keys"), apart, strict=True):
         rank.measure(f"{name}_difference", value, unit="difference")
 

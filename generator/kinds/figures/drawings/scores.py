@@ -14,7 +14,7 @@ LOOKS = "compute", "communication", "gather", "backward"  # of ranks
 SIDE, BAR, BETWEEN = 288, 18, 5
 
 
-class Run(NamedTuple):
+class Stretch(NamedTuple):
     """Neighbouring cells of a row that a rank computes in a turn."""
 
     rank: int
@@ -28,7 +28,7 @@ class Square(NamedTuple):
     """What is drawn: cells of a side, runs of cells, and each rank's scores by turn."""
 
     size: int
-    runs: Sequence[Run]
+    runs: Sequence[Stretch]
     scores: Sequence[Sequence[int]]
     longest: int  # the scores of the busiest ranks of all turns, in the longest state
     below: str
@@ -63,7 +63,9 @@ def scores(square: Square, words: tuple[str, str, str], layout: PageWidth) -> Dr
     return drawing
 
 
-def _cells(d: Drawing, square: Square, runs: Sequence[Run], left: float, look: str = "") -> None:
+def _cells(
+    d: Drawing, square: Square, runs: Sequence[Stretch], left: float, look: str = ""
+) -> None:
     cell = SIDE / square.size
     for rank, _, row, first, end in runs:
         x, width = left + first * cell, (end - first) * cell

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import groupby
 
 from proofbook.generator.content.exhibit import Figure
-from proofbook.generator.kinds.figures.drawings.scores import Run, Square, scores
+from proofbook.generator.kinds.figures.drawings.scores import Square, Stretch, scores
 from proofbook.generator.kinds.figures.picture import DrawnState, printed_bytes
 from proofbook.generator.kinds.figures.play.states import PlayState
 from proofbook.generator.kinds.figures.step_rules import number
@@ -42,7 +42,7 @@ def documents(settings: Mapping[str, Setting]) -> list[int]:
     return [n for n, length in enumerate(lengths) for _ in range(length * SIZE // sum(lengths))]
 
 
-def computed(run: records.Run) -> list[Run]:
+def computed(run: records.Run) -> list[Stretch]:
     """The cells that each rank computes, by turn and row."""
     num, way = run.world_size, run.strategy
     of, document = owners(run.settings, num), documents(run.settings)
@@ -50,11 +50,11 @@ def computed(run: records.Run) -> list[Run]:
     for row in range(SIZE):
         rank = row % num if way == "heads" else of[row]
         turn_of = [0 if way in ("heads", "gather") else (rank - owner) % num for owner in of]
-        seen = [key for key in range(row + 1) if document[key] == document[row]]
-        first = seen[0]
-        for turn, keys in groupby(seen, turn_of.__getitem__):
+        visible = [key for key in range(row + 1) if document[key] == document[row]]
+        first = visible[0]
+        for turn, keys in groupby(visible, turn_of.__getitem__):
             end = first + len(list(keys))
-            runs.append(Run(rank, turn, row, first, end))
+            runs.append(Stretch(rank, turn, row, first, end))
             first = end
     return runs
 
