@@ -48,11 +48,12 @@ FIELDS = {  # by field, what a word counts there, and the share in which the fie
     "title": (8.0, 0.75),
     "title_synonyms": (5.0, 0.3),
     "leads": (8.0, 0.1),
-    "text": (1.0, 0.6),
+    "text": (1.5, 0.4),
     "text_synonyms": (0.7, 0.2),
     "above": (2.0, 0.3),  # the titles of a section's page and topic
 }
 SATURATION = 6.0  # weighted count of a word that gives it half of its score
+ROW = 0.7  # what a row of a table counts beside a section: few words make it look exact
 KIND = 0.2  # the power of the boost that `PageKind` gives each kind of page
 LEAD, NAME = 3.5, 0.3  # what its words count for more where a lead, or a term's name, is typed
 ASKS = ("what", "mean", "define")  # beside a name: then the term is asked for, as by a lead
@@ -168,7 +169,8 @@ def sections(
         for spelling in named.get(location, ()):
             weighed += [(spelling, NAME), *((f"{asks} {spelling}", LEAD) for asks in ASKS)]
         shown = [location, title, text, kind, of_page, place]
-        yield Section(shown, fields, entry.get("boost", 1.0) ** KIND, weighed)
+        factor = entry.get("boost", 1.0) ** KIND * (ROW if anchor.startswith("row-") else 1.0)
+        yield Section(shown, fields, factor, weighed)
 
 
 def _plain(html: str) -> str:
