@@ -192,9 +192,9 @@ const moves = async (root) => {
   const places = new Set(), range = root.querySelector(".pb-player input");
   const [, , forward] = all(".pb-player button", root);
   root.scrollIntoView();
-  const isReady = () => root.matches(".pb-one-state") || root.style.getPropertyValue("--pb-least");
-  for (let num = 0; num < 300 && !isReady(); num++) await frames(1);
-  await frames(2); // a fold that has just opened, or another width: the figure measures its states again
+  const isOne = root.matches(".pb-one-state"); // and needs no reserve
+  for (let num = 0; num < 300 && !isOne && !root.style.getPropertyValue("--pb-least"); num++) await frames(1);
+  await frames(isOne ? 30 : 2); // a fold that has just opened, or another width: the figure measures its states again
   const first = range && JSON.parse(root.querySelector("[data-moments]").dataset.moments)[0][1].split("\n")[0];
   const isLate = range && (range.value !== "0" || root.querySelector(".pb-player p").textContent !== first);
   const look = () => places.add([root.offsetHeight, document.documentElement.scrollHeight,
