@@ -43,6 +43,7 @@ class Sources:
     def __init__(self, evidence: Evidence, root: str, natures: Mapping[str, str]) -> None:
         """Start a page, from which `root` leads to the site's root; `natures` defines marks."""
         self._evidence, self._root, self._natures = evidence, root, natures
+        self._given = {f"given[{key!r}]": one.value for key, one in evidence.book.given.items()}
         self._numbers: dict[object, int] = {}
         self.here: dict[int, Value] = {}  # by number, the same on the machine at hand
         self.values: list[Value] = []
@@ -120,7 +121,8 @@ class Sources:
             cited = self._evidence.book.references[origin.reference]
             return f"cited: [{cited.title}]({cited.url}), {cited.where}"
         paths = {leaf.formula: leaf.path for leaf in value.leaves if leaf.path}
-        parts = [f"`{value.path or formula.printed(value.tree, paths)}`"]
+        words = self._with_given(value) | paths
+        parts = [f"`{value.path or formula.printed(value.tree, words)}`"]
         if not origin:
             inputs = ", ".join(f"{leaf} ({leaf.kind})" for leaf in value.leaves)
             parts += [f"from {inputs}"]
@@ -131,6 +133,13 @@ class Sources:
         if here := self.here.get(self.number(value)):
             parts += [f"on {', '.join(here.machines)} {here}", *here.marks]
         return f"{value.kind}: {', '.join(filter(None, parts))}"
+
+    def _with_given(self, value: Value) -> dict[str, str]:
+        """The given numbers of a formula, by name, each with its value behind it."""
+        if isinstance(value.tree, str):  # which shows its number
+            return {}
+        names = formula.names_of(value.tree)
+        return {name: f"{name} ({self._given[name]})" for name in names if name in self._given}
 
     def _row(self, value: Value, runs: dict[object, Row]) -> Row:
         """One value: the columns that `values.js` names.
@@ -154,7 +163,7 @@ class Sources:
         origin = value.origin
         if origin is None:
             paths = {leaf.formula: f"{{{at}}}" for at, leaf in enumerate(value.leaves) if leaf.path}
-            says = formula.printed(value.tree, paths)  # so that no path is repeated
+            says = formula.printed(value.tree, self._with_given(value) | paths)  # no path twice
             return says, [self.number(leaf) for leaf in value.leaves], None
         if origin.reference:
             cited = self._evidence.book.references[origin.reference]

@@ -86,7 +86,8 @@ def view(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[Drawn
         for turn in range(num):
             busiest = max(of[turn] for of in of_ranks)
             waits = [str(n) for n, of in enumerate(of_ranks) if of[turn] < busiest]
-            waiting = words["wait"].format(ranks=", ".join(waits)) if waits else words["busy"]
+            alike = words["busy" if busiest else "none"]
+            waiting = words["wait"].format(ranks=", ".join(waits)) if waits else alike
             told.append(f"{words[run.strategy].format(n=turn + 1, of=num)} {waiting}")
         moments = tuple((round(n / num, 4), line) for n, line in enumerate(told))
         square = Square(SIZE, computed(run), of_ranks, longest, below)
