@@ -3,10 +3,9 @@
 `make pythons`. Finds CPython 3.11 and later in the folders of `pyenv` and `uv` and on the path. All
 tests run on that of `.venv`; each other one that is the oldest or the newest gets an environment
 such as `.pythons/3.12` and runs the smoke: `check` of the content, one experiment with its metered
-passes, a plan, the tests of the memory meter. The newest then runs `make quick`, unless `--smoke`
-is given, as the gate does. The torch that pip installs by default is another build than that of
-`.venv`. Exits 1 where one of these failed; a Python for which pip finds no packages is named as not
-tried.
+passes, a plan, the tests of the memory meter. The newest then runs `make quick`. The torch that pip
+installs by default is another build than that of `.venv`. Exits 1 where one of these failed; a
+Python for which pip finds no packages is named as not tried.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def smoke(python: Path, name: str) -> bool:
 def main() -> int:
     """Try what `pythons` found, and print what came of it."""
     failed, found = False, pythons()
-    newest = "" if "--smoke" in sys.argv else max(found, default="")
+    newest = max(found, default="")
     for version, python in found.items():
         folder = ROOT / ".pythons" / version
         if not set_up(python, folder):

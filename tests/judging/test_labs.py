@@ -15,7 +15,7 @@ import yaml
 from proofbook.companions.labs import command
 from proofbook.companions.labs.benches import BENCHES
 from proofbook.companions.labs.command import report
-from proofbook.companions.labs.grading import case_of, graded
+from proofbook.companions.labs.grading import LENT, case_of, graded
 from proofbook.companions.labs.shelf import Desk, labs
 from proofbook.companions.labs.words import WrongFile, wrong_mistakes
 from proofbook.generator.content.documents import read
@@ -29,8 +29,8 @@ from tests.processes import ROOT, ran
 pytestmark = pytest.mark.ranks
 LABS = {one.name: one for one in labs()}
 # The trace of `labs` has all programs of all labs, and is stale once anything that grades changes.
-# So the gate grades the solution of each third lab, and a wrong program of each other one.
-THIRD = [*LABS][::3]
+# So the gate grades a sample, and `make soak` all: solutions, starters, and wrong programs.
+SOLVED, STARTED, FAILED = [*LABS][::6], [*LABS][2::6], [*LABS][4::3]
 WRONG = {(name, program.name): program for name, lab in LABS.items() for program in lab.wrong}
 
 
@@ -62,9 +62,8 @@ def written(tmp_path):
 
 @pytest.fixture
 def wrong_programs():
-    """One of each lab that is not in `THIRD`; `make soak` grades all, on two ranks as well."""
-    one_each = dict([*WRONG]) | GRADED_FIRST
-    return [(name, stem) for name, stem in one_each.items() if name not in THIRD]
+    """One of each lab in `FAILED`; `make soak` grades all, on two ranks as well."""
+    return [*({name: stem for name, stem in WRONG if name in FAILED} | GRADED_FIRST).items()]
 
 
 @pytest.fixture
@@ -85,7 +84,7 @@ def ranks_of():
     return lambda one: [2 if fails_first(one, 2) == fails_first(one, 4) else 4]
 
 
-@pytest.mark.parametrize("name", THIRD)
+@pytest.mark.parametrize("name", SOLVED)
 def test_a_solution_passes(name, cases):
     assert_solved(name, cases)
 
@@ -265,11 +264,21 @@ def test_a_formula_of_the_page_is_the_limit_of_the_command(name):
 @pytest.mark.parametrize("name", LABS)
 def test_the_words_of_a_lab_name_its_requirements(name):
     one = LABS[name]
-    grade = graded(BENCHES[name], one.folder / "starter.py", 2, [0])
-    assert grade.first_failed.id == one.words.get("starter_fails", "same")
-    assert [law.id for law in grade.requirements] == [*one.requirements]
+    laws = BENCHES[name].requirements(case_of(BENCHES[name], 2, 0))
+    assert [*(law.id for law in laws), LENT] == [*one.requirements]
     assert len(one.words["task"].split()) <= 150
     assert one.wrong
+
+
+@pytest.mark.parametrize("name", STARTED)
+def test_a_starter_fails_where_its_words_say(name):
+    assert_started(name)
+
+
+def assert_started(name):
+    """Grade what a reader begins with, on two ranks."""
+    grade = graded(BENCHES[name], LABS[name].folder / "starter.py", 2, [0])
+    assert grade.first_failed.id == LABS[name].words.get("starter_fails", "same")
 
 
 def test_a_program_for_four_ranks_alone_fails_in_the_other_case(tmp_path):

@@ -101,7 +101,7 @@ LAYOUTS = {
 # Pairs that `make soak` runs, and what takes eight ranks: of most words, the gate has others.
 AT_SOAK = (
     "hsdp.2.2+tp-sp.2", "zero1.4+ep.2", "gpipe.2+tp-sp.2", "interleaved.2+zero1.2+tp-sp.2",
-    "1f1b.2+zero1.2+tp-sp.2",
+    "1f1b.2+zero1.2+tp-sp.2", "1f1b.2+fsdp.2", "1f1b.2+zero1.2+ep.2", "fsdp.4.2",
 )  # fmt: skip
 
 

@@ -41,6 +41,11 @@ def test_a_solution_passes(name, cases):
     test_labs.assert_solved(name, cases)
 
 
+@pytest.mark.parametrize("name", test_labs.LABS)
+def test_a_starter_fails_where_its_words_say(name):
+    test_labs.assert_started(name)
+
+
 def _spin():
     while True:
         time.monotonic()
