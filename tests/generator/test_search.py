@@ -72,7 +72,7 @@ def test_a_section_is_found_by_the_titles_of_its_page_and_topic():
 def test_a_word_of_one_text_is_scored_as_bm25_has_it():
     sections = found(("a.html", "", "muon muon x"), ("b.html", "", "x"), ("c.html", "", "y"))
     weight, of = search.scores(sections)["muon"]
-    frequency = 1.5 * 2 / (1 - 0.4 + 0.4 * 3 / ((3 + 1 + 1) / 3))
+    frequency = 2.2 * 2 / (1 - 0.4 + 0.4 * 3 / ((3 + 1 + 1) / 3))
     assert weight == pytest.approx(math.log(1 + (3 - 1 + 0.5) / (1 + 0.5)))
     assert of == {0: pytest.approx(weight * frequency / (search.SATURATION + frequency))}
 

@@ -137,6 +137,7 @@ def test_what_learners_type_opens_what_they_look_for(searching, searches):
         ("CheckpointError", "topics/meshes-and-experts/deep-a-router-and-its-experts.html"),
         ("RendezvousClosedError", "first-run.html#row-rendezvousclosederror"),
         ("LMS", "teach.html"),
+        ("grdient acumulation", "glossary.html#term-gradient-accumulation"),  # one slip each
     ],
 )
 def test_a_rare_word_wins_over_common_ones(searching, typed, place):

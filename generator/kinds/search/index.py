@@ -48,7 +48,7 @@ FIELDS = {  # by field, what a word counts there, and the share in which the fie
     "title": (8.0, 0.75),
     "title_synonyms": (5.0, 0.3),
     "leads": (8.0, 0.1),
-    "text": (1.5, 0.4),
+    "text": (2.2, 0.4),
     "text_synonyms": (0.7, 0.2),
     "above": (2.0, 0.3),  # the titles of a section's page and topic
 }
@@ -153,7 +153,9 @@ def sections(
         is_statement |= title.startswith("\N{LEFT DOUBLE QUOTATION MARK}")
         figure = says["search"]["figure"] if anchor.startswith("figure-") else ""
         kind = says["search"]["statement"] if anchor and is_statement else figure
-        place = f"{topic} · {mode}" if topic and mode else titles.get(f"{folder}.html", "")
+        place = (
+            " · ".join(filter(None, (topic, mode))) if topic else titles.get(f"{folder}.html", "")
+        )
         of_page = titles.get(page, title)
         above = " ".join([of_page if anchor else "", topic, figure])
         leads = glossary.file.leads.get(location, ())

@@ -8,6 +8,12 @@ const BEGINS = 0.7; // the same where a longer word begins with it
 const SHORTEST = 3; // letters with which a longer word is found
 const BEFORE = 60; // letters of a text that are shown before the first word that was found
 const SHOWN = 260;
+const SHORTEST_MISTYPED = 5;
+// What says nothing of a question or of an error that somebody pastes, where other words are typed.
+const EMPTY = new RegExp(`^(?:${[
+  "an? the i my we our you is are be do did should must can could would will why when which where who to of in on",
+  "at by for from with and or it its this that there then than if explain runtimeerror assertionerror valueerror",
+].join(" ").replaceAll(" ", "|")})$`, "i");
 const FRAME = /File "[^"]*", line \d+, in \S+/g; // of a traceback: where, but not what
 const folder = new URL("../search/", document.currentScript.src).href;
 const loading = {};
@@ -44,8 +50,8 @@ const within = (starts, first, last = first) => {
 };
 
 // The index of some words, and of longer ones that begin with them: word → [weight, [section, score] …, leads].
-const lookUp = async (words, by) => {
-  const last = (word) => word + (word.length < SHORTEST ? "" : "\uffff");
+const lookUp = async (words, by, end = "") => {
+  const last = (word) => word + (word.length < SHORTEST ? end : "\uffff");
   const numbers = new Set(words.flatMap((word) => within(by.words, word, last(word))));
   const parts = await Promise.all([...numbers].map((number) => load(`words-${number}`)));
   return new Map(parts.flat().map(([word, ...of]) => [word, of]));
@@ -70,9 +76,28 @@ const weigh = ({ whole, parts, isName }, index) => {
   return { weight, scores };
 };
 
+// Whether two words are one slip apart: a letter more, less, other, or in its neighbour's place.
+const isNear = (one, other) => {
+  const at = [...one].findIndex((letter, place) => letter !== other[place]);
+  const [rest, others] = [one, other].map((word) => word.slice(at < 0 ? one.length : at));
+  const [next, nexts] = [rest.slice(1), others.slice(1)];
+  const isSwapped = rest.slice(2) === others.slice(2) && rest[0] === others[1] && rest[1] === others[0];
+  return next === others || rest === nexts || next === nexts || isSwapped;
+};
+
+// A word that nobody wrote, as the commonest word that is one slip apart; else as it is.
+const corrected = async (word, by) => {
+  if (word.whole.length < SHORTEST_MISTYPED) return word;
+  const index = await lookUp([word.whole[0]], by, "\uffff");
+  const near = [...index].filter(([one]) => isNear(word.whole, one));
+  const [best] = near.sort(([, [, one]], [, [, other]]) => other.length - one.length);
+  return best ? { ...word, whole: best[0], parts: [] } : word;
+};
+
 // The best sections, each with its score: the sum of its words and of its best lead, times the share of words it has.
 const rank = (typed, index) => {
-  const words = typed.map((word) => weigh(word, index)).sort((one, other) => other.weight - one.weight);
+  const full = typed.filter(({ word }) => !EMPTY.test(word));
+  const words = (full[0] ? full : typed).map((word) => weigh(word, index)).sort((one, other) => other.weight - one.weight);
   const found = new Map();
   for (const { weight, scores } of words.slice(0, MOST_WORDS))
     for (const [section, score] of scores) {
@@ -94,8 +119,11 @@ const rank = (typed, index) => {
 proofbookSearch.find = async (text) => {
   const by = await rules;
   const words = (text.replace(FRAME, " ").match(by.word) || []).filter((word) => !by.number.test(word));
-  const typed = [...new Map(words.map((word) => read(word, by)).map((word) => [word.whole, word])).values()];
-  const sought = [...new Set(typed.flatMap(({ whole, parts }) => [whole, ...parts]))];
+  const asked = [...new Map(words.map((word) => read(word, by)).map((word) => [word.whole, word])).values()];
+  const forms = (of) => [...new Set(of.flatMap(({ whole, parts }) => [whole, ...parts]))];
+  const known = await lookUp(forms(asked), by);
+  const typed = await Promise.all(asked.map((word) => (weigh(word, known).scores.size ? word : corrected(word, by))));
+  const sought = forms(typed);
   const index = await lookUp(sought, by);
   const ranked = rank(typed, index);
   const lacking = typed.filter((word) => !weigh(word, index).scores.size).map(({ word }) => [word, false]);
