@@ -68,7 +68,7 @@ def kinds(built_site: Path) -> list[Path]:
     return of_each_kind(pages(built_site))
 
 
-MOST_ALIKE = 20  # of a family of more pages, each third is looked at in all widths
+MOST_ALIKE = 6  # of a family of more pages, each third is looked at in all widths
 
 
 @pytest.fixture(scope="session")

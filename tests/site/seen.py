@@ -87,14 +87,17 @@ def _looked_at(
         found: dict[str, Any] = page.evaluate("seen.ask", asked)
         return found
 
-    plays = ["plays"] * bool(counts["plays"] and PLAYED in path.as_posix())
+    # A figure is played at one width, and at soak, where all pages are kinds, at each.
+    is_played = bool(counts["plays"] and PLAYED in path.as_posix())
+    own = (DESK, PHONE, SMALL)[len(path.as_posix()) % 3]
+    plays = {w: ["plays"] * (is_played and (is_kind or w == own)) for w in (DESK, PHONE, SMALL)}
     page.evaluate("seen.open()")
-    tops, looks = {}, {DESK: ask(*WIDE, *plays)}
+    tops, looks = {}, {DESK: ask(*WIDE, *plays[DESK])}
     if is_kind or counts["columns"] > FEW_COLUMNS:
         turn(PAPER, media="print")
         looks[PAPER] = ask("fits")
     turn(PHONE)
-    looks[PHONE] = ask(*WIDE, *plays, "top")
+    looks[PHONE] = ask(*WIDE, *plays[PHONE], "top")
     tops[PHONE] = looks[PHONE].pop("top")
     if by_axe:
         looks[PHONE]["rules"] = violations(page, RULES)
@@ -103,9 +106,9 @@ def _looked_at(
         tops[LAPTOP] = ask("top")["top"]
         page.evaluate("seen.openRail()")
         looks[LAPTOP] = ask("fits")
-    if is_kind or plays:
+    if is_kind or plays[SMALL]:
         turn(SMALL)
-        looks[SMALL] = ask("fits", *plays)
+        looks[SMALL] = ask("fits", *plays[SMALL])
     return tops, looks
 
 
