@@ -262,7 +262,6 @@ ANSWERS = {
         (last + 1 != first) + (end != 2 * ranks - 1)  # in the middle of a shard, and at its end
         for last, first, end in ((rank, 2 * ranks - 1 - rank, 2 * ranks - 1 - rank)
                                  for rank in range(ranks))),
-    "sq-draw-divided": lambda data, context: 1 / len([*range(data)] * context),
     "sq-draw-counted": lambda data, context: data / sum([context] * data),
     "sq-deep-latents": lambda tokens, latent, rotated, _: sum([4 * latent + 4 * rotated] * tokens),
     "sq-trace-calls": lambda ranks: sum([*[1] * (ranks - 1), *[1] * (ranks - 1), *[1] * ranks]),
