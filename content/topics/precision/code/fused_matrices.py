@@ -21,12 +21,12 @@ def error(ours, right):
     return ((ours - right).norm() / right.norm()).item()
 
 
-def is_refused(shape):
+def refused(shape):
     try:
         torch.optim.Muon([torch.nn.Parameter(torch.ones(shape))])
     except ValueError as refusal:
-        return "only supports 2D parameters" in str(refusal)
-    return False
+        return int("only supports 2D parameters" in str(refusal))
+    return 0
 
 
 torch.set_default_dtype(torch.float64)
@@ -42,8 +42,8 @@ facts = {
     "split": error(orthogonal(fused.unflatten(0, (3, -1))).flatten(0, 1), right),
     "experts_as_one": error(orthogonal(experts.flatten(0, 1).T).T.view_as(each), each),
     "experts_in_stack": error(orthogonal(experts), each),
-    "stack_is_refused": is_refused((EXPERTS, WIDTH, WIDTH)),
-    "vector_is_refused": is_refused((WIDTH,)),
+    "stack_refused": refused((EXPERTS, WIDTH, WIDTH)),
+    "vector_refused": refused((WIDTH,)),
 }
 for name, own in zip(("queries", "keys", "values"), as_one.chunk(3), strict=True):
     facts[f"fused_{name}"] = (own.norm() / right.chunk(3)[0].norm()).item()

@@ -22,11 +22,11 @@ rank, size = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
 weight = torch.randn(ROWS, COLUMNS)
 shard = weight.chunk(size)[rank]
-facts = {"is_refused": False}
+facts = {"refused": 0}
 try:
     dist.all_gather_single(torch.empty(ROWS, COLUMNS, dtype=FP8), shard.to(FP8))
 except RuntimeError as refusal:
-    facts["is_refused"] = "Invalid scalar type" in str(refusal)
+    facts["refused"] = int("Invalid scalar type" in str(refusal))
 
 dist.all_reduce(scale := shard.abs().max() / LARGEST, dist.ReduceOp.MAX)
 codes = gathered((shard / scale).to(FP8))

@@ -58,6 +58,6 @@ for way, scale in {"tensor": lambda x: x.abs().max(), "row": lambda x: x.abs().a
     print(f"product by {way}: {facts[f'kernel_{way}']:.1g}, {facts[f'product_{way}']:.3f}")
 beyond = torch.tensor(1e6)
 facts["e4m3_beyond"] = beyond.to(FP8).item()
-facts["e5m2_is_infinite"] = beyond.to(torch.float8_e5m2).float().isinf().item()
+facts["e5m2_infinite"] = int(beyond.to(torch.float8_e5m2).float().isinf())
 print(f"beyond the range: {facts['e4m3_beyond']} in e4m3, infinite in e5m2")
 report = [facts]
