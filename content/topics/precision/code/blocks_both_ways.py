@@ -5,7 +5,7 @@ torchrun --nproc-per-node 1 blocks_both_ways.py
 
 import torch
 
-ROWS, COLUMNS, LARGEST = 256, 512, 448
+ROWS, COLUMNS, BLOCK, LARGEST = 256, 512, 32, 448
 
 
 def in_blocks(values, high, wide, powers):
@@ -21,7 +21,7 @@ torch.manual_seed(0)
 weight = torch.randn(ROWS, COLUMNS)
 wide = weight * (8 * torch.randn(ROWS, COLUMNS)).exp2()  # neighbours of very unequal size
 facts = {"bf16_bytes": weight.bfloat16().nbytes}
-WAYS = {"mxfp8": (1, 32, True), "free_scales": (1, 128, False), "square": (128, 128, False)}
+WAYS = {"mxfp8": (1, BLOCK, True), "free_scales": (1, 128, False), "square": (128, 128, False)}
 for way, (high, width, powers) in WAYS.items():
     for name, values in {"": weight, "_wide": wide}.items():
         codes, ours, scale = in_blocks(values, high, width, powers)

@@ -5,14 +5,14 @@ torchrun --nproc-per-node 1 scales_of_parts.py
 
 import torch
 
-ROWS, WIDTH, BLOCK, LARGE, HUGE = 64, 256, 128, 30, 1e6
-FP8, LARGEST = torch.float8_e4m3fn, {"e4m3": 448, "e2m1": 6}
+ROWS, WIDTH, BLOCK, LARGE, HUGE, MOST = 64, 256, 128, 30, 1e6, 448
+FP8, LARGEST = torch.float8_e4m3fn, {"e4m3": MOST, "e2m1": 6}
 E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])  # all magnitudes of four bits
 
 
 def coded(values, number):
     if number == "e4m3":
-        return values.clamp(-448, 448).to(FP8).float()
+        return values.clamp(-MOST, MOST).to(FP8).float()
     return E2M1[(values.abs()[..., None] - E2M1).abs().argmin(-1)] * values.sign()
 
 
