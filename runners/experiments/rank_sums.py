@@ -9,6 +9,7 @@ the sum of the same gradients in float64, in the Euclidean norm.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Literal
 
@@ -161,6 +162,15 @@ class Replayed(Settings):
     """As many ranks as no machine here has."""
 
     num_ranks: tuple[Count, ...] = (2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+    def closed_forms(self) -> dict[str, Setting]:
+        """The errors of sums of independent terms over most ranks, in errors of a sum of two.
+
+        Each addition adds an error in proportion to its sum, whose square grows with its terms.
+        """
+        most = max(self.num_ranks)
+        ring = math.sqrt((most + 1) / 2 - 1 / most)
+        return {"ring_growth": ring, "pairs_growth": math.sqrt(math.log2(most))}
 
 
 STRATEGIES = {**dict.fromkeys(("ring", "pairs", "exchange"), summed), "replayed": replayed}

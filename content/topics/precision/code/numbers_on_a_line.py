@@ -54,6 +54,10 @@ for kind, values in {"near_one": drawn, "small": drawn * 2**-20}.items():
     for name, ours in rounded.items():
         facts[f"{kind}_{name}"] = ((ours - values).norm() / values.norm()).item()
         print(f"{kind:>8}, {name:>5}: relative error {facts[f'{kind}_{name}']:.2g}")
-one, bit = torch.tensor([1.0, 2**-8]).bfloat16()  # half a spacing
-facts |= {"sum": (one + bit).item(), "product": ((one + 3 * bit) * bit / bit).item()}
+for name, dtype in FORMATS.items():  # ones added, as a ring or microbatches would add them
+    total = 1.0
+    while (after := torch.tensor(total + 1).to(dtype).item()) > total:
+        total = after
+    facts[f"{name}_stops"] = total
+    print(f"{name}: a sum of ones stops at {total:g}")
 report = [facts]

@@ -45,7 +45,9 @@ facts = {"wanted": [1 + step * SHARE * SPACING for step in range(STEPS + 1)]}
 facts["numbers"] = [1 + n * SPACING for n in range(5)]
 for name in ("nearest", "master", "one_seed", "own_seed"):
     (seen, _), (of_many, masters) = (trained(one, *way(name)) for one in (torch.ones(1), starts))
-    facts[f"held_{name}"] = [one.item() for one in seen]
+    facts[f"held_{name}"] = held = [one.item() for one in seen]
+    off = [abs(one - wanted) / SPACING for one, wanted in zip(held, facts["wanted"], strict=True)]
+    facts[f"{name}_farthest"] = max(off)  # from the sum of updates, in spacings
     ends = masters if name == "master" else of_many[-1]
     both = [torch.empty_like(ends) for _ in range(2)]
     dist.all_gather(both, ends)
@@ -53,6 +55,8 @@ for name in ("nearest", "master", "one_seed", "own_seed"):
     facts |= {f"{name}_moved": (ends - starts).mean().item() / exact, f"{name}_apart": apart}
     if rank == 0:
         print(f"{name:>8}: moved {facts[f'{name}_moved']:.3f} of the updates, apart by {apart:.2g}")
+smaller = starts / 16  # whose spacing is as much smaller
+facts["smaller_moved"] = (trained(smaller, *way("nearest"))[0][-1] - smaller).mean().item() / exact
 report = [None] * 2
 dist.all_gather_object(report, facts)
 dist.destroy_process_group()
