@@ -3,40 +3,24 @@
 torchrun --nproc-per-node 2 peak_of_logits.py
 """
 
-import weakref
+from itertools import accumulate
 
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor, init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn.functional import cross_entropy, linear_cross_entropy
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.profiler import profile
 
 TOKENS, WIDTH, VOCABULARY, CHUNK = 1024, 64, 8192, 128
 BF16, FP32 = torch.bfloat16, torch.float32
 CHUNKS = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=CHUNK, acc_dtype=FP32)
 
 
-class Held(TorchDispatchMode):
-    """Counts the bytes of new tensors that exist at once, and the most so far."""
-
-    now = most = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        if DTensor in types:
-            return NotImplemented  # its local tensors pass here next
-        made = function(*args, **(kwargs or {}))
-        for one in tree_leaves(made):
-            if type(one) is torch.Tensor and not hasattr(one.untyped_storage(), "counted"):
-                (storage := one.untyped_storage()).counted = True
-                self.add(storage.nbytes())
-                weakref.finalize(storage, self.add, -storage.nbytes())
-        return made
-
-    def add(self, nbytes):
-        self.now += nbytes
-        self.most = max(self.most, self.now)
+def most_bytes(events):
+    """The most bytes of CPU tensors that the allocator had given out at once."""
+    memory = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+    return max(accumulate(nbytes for _, nbytes in memory))
 
 
 def whole(hidden, head, product=BF16, loss=FP32):
@@ -65,11 +49,11 @@ for way, loss_of in WAYS.items():
     if way == "divided":  # each rank has the logits of some words
         head = distribute_tensor(inputs[1], mesh, [Shard(0)]).requires_grad_()
         hidden = distribute_tensor(inputs[0], mesh).requires_grad_()
-    with Held() as held, loss_parallel():
+    with profile(profile_memory=True) as recorded, loss_parallel():
         loss = loss_of(hidden, head)
         loss.backward()
     found = hidden.grad.full_tensor() if way == "divided" else hidden.grad
-    facts[f"{way}_most_bytes"] = held.most
+    facts[f"{way}_most_bytes"] = most_bytes(recorded.profiler.kineto_results.events())
     facts[f"{way}_loss_error"] = abs(loss.item() / right.item() - 1)
     facts[f"{way}_error"] = ((found - exact.grad).norm() / exact.grad.norm()).item()
 report = [facts]
