@@ -36,5 +36,5 @@ for way, (high, width, powers) in WAYS.items():
     facts[f"{way}_bytes"] = codes.nbytes + scale.nbytes
     facts[f"{way}_both_bytes"] = facts[f"{way}_bytes"] * (1 if way == "square" else 2)
 for name, fact in facts.items():
-    print(f"{name}: {fact:.4g}")
+    print(f"{name}: {round(fact, 6)}")
 report = [facts]

@@ -47,5 +47,5 @@ facts = {
 }
 for name, own in zip(("queries", "keys", "values"), as_one.chunk(3), strict=True):
     facts[f"fused_{name}"] = (own.norm() / right.chunk(3)[0].norm()).item()
-print(*(f"{name}: {fact:.2g}" for name, fact in facts.items()), sep="\n")
+print(*(f"{name}: {round(fact, 6)}" for name, fact in facts.items()), sep="\n")
 report = [facts]

@@ -71,5 +71,5 @@ for way in (alone, gathered, owned, of_torch):
 report = [None] * size
 dist.all_gather_object(report, facts)
 if rank == 0:
-    print(*(f"{name}: {fact:.4g}" for name, fact in facts.items()), sep="\n")
+    print(*(f"{name}: {round(fact, 6)}" for name, fact in facts.items()), sep="\n")
 dist.destroy_process_group()

@@ -58,5 +58,5 @@ for way, loss_of in WAYS.items():
     facts[f"{way}_error"] = ((found - exact.grad).norm() / exact.grad.norm()).item()
 report = [facts]
 if dist.get_rank() == 0:
-    print(*(f"{name}: {fact:.3g}" for name, fact in facts.items()), sep="\n")
+    print(*(f"{name}: {round(fact, 6)}" for name, fact in facts.items()), sep="\n")
 dist.destroy_process_group()
