@@ -35,15 +35,18 @@ def to_nvfp4(values):
     return (to_e2m1(blocks / (scales * whole)) * scales * whole).flatten()
 
 
-grid = torch.arange(0, 4, 2**-12)  # finer than all of these formats above 1
-facts = {"shown_e2m1": E2M1.tolist()}
+grid = torch.arange(1, 4, 2**-12)  # finer than all of these formats
+points = torch.tensor([1.06, 1.3, 1.7, 2.3, 2.8, 3.3, 3.8])
+facts = {"points": points.tolist(), "held_e2m1": to_e2m1(points).tolist()}
+facts["shown_e2m1"] = E2M1[2:7].tolist()
 for name, dtype in FORMATS.items():
     limits, seen = torch.finfo(dtype), grid.to(dtype).float().unique()
     facts[f"{name}_largest"] = limits.max
     facts[f"{name}_least"] = limits.smallest_normal * limits.eps  # of those above zero
-    facts[f"{name}_between"] = len(seen[(seen >= 1) & (seen < 2)])
-    facts[f"{name}_spacing"] = (seen[seen > 1][0] - 1).item()
-    facts[f"shown_{name}"] = seen[seen <= 3].tolist() if len(seen) < 100 else [0.0]
+    facts[f"{name}_between"] = len(seen[seen < 2])
+    facts[f"{name}_spacing"] = (seen[1] - 1).item()
+    facts[f"held_{name}"] = points.to(dtype).float().tolist()
+    facts[f"shown_{name}"] = seen.tolist() if name != "fp16" else []  # too many to see
     print(f"{name}: up to {limits.max:g}, {facts[f'{name}_between']} numbers from 1 below 2")
 
 torch.manual_seed(0)
