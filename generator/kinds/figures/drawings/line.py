@@ -1,6 +1,6 @@
 """Number lines, one below another: the numbers of a format, and the one held at each moment.
 
-A dashed line across all of them is at the number that is wanted.
+A dashed line across each is at the number that is wanted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from proofbook.generator.kinds.figures.axes import BELOW, GAP, LegendEntry, Scal
 from proofbook.generator.kinds.figures.axes import x_axis as axis_below
 from proofbook.generator.kinds.figures.drawing import LINE, Drawing, PageWidth
 
-ROW, TICK, CLOSE = 46, 8, 2.5  # pixels: a row; of a tick, up and down; between ticks seen apart
+ROW, TICK, CLOSE = 58, 8, 2.5  # pixels: a row; of a tick, up and down; between ticks seen apart
 
 
 class NumberLine(NamedTuple):
@@ -33,18 +33,20 @@ def line(
     top = legend(drawing, entries) + GAP
     numbers = [number for row in rows for number in row.numbers]
     scale = Scale(min(numbers), max([*numbers, *wanted]), GAP, layout.width - GAP)
-    middles = [top + ROW * n + LINE + TICK + GAP / 2 for n in range(len(rows))]
+    middles = [top + ROW * n + LINE + 2 * TICK for n in range(len(rows))]
     bottom = top + ROW * len(rows) + GAP
     for row, y in zip(rows, middles, strict=True):
-        drawing.word(0, y - TICK - LINE / 2, row.label)
+        drawing.word(0, y - 2 * TICK - LINE / 2, row.label)
         drawing.line(scale.start, y, scale.end, y, "grid")
         for start, end in _ticks([scale(number) for number in row.numbers]):
-            drawing.box(start - 0.5, y - TICK, end - start + 1, 2 * TICK, "idle")
+            if end > start:
+                drawing.box(start, y - TICK, end - start, 2 * TICK, "axis")
+            drawing.line(start, y - TICK, start, y + TICK, "axis")
     for n, exact in enumerate(wanted):
         until = (n + 1) / (len(wanted) - 1)
         with drawing.during(n / (len(wanted) - 1), until if n + 1 < len(wanted) else 2):
-            drawing.line(scale(exact), top, scale(exact), bottom, "budget")
             for row, y in zip(rows, middles, strict=True):
+                drawing.line(scale(exact), y - 2 * TICK, scale(exact), y + 2 * TICK, "budget")
                 drawing.point(scale(row.held[n]), y, "compute", radius=6)
     drawing.height = bottom + BELOW
     axis_below(drawing, scale, bottom, "", scale.ticks(4), lambda value: plain(value, 5))
