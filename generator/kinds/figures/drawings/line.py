@@ -25,12 +25,8 @@ def line(
     rows: Sequence[NumberLine], wanted: Sequence[float], words: tuple[str, str], layout: PageWidth
 ) -> Drawing:
     """`Drawing` of rows, played; `words` name what is wanted and what is held."""
-    drawing = Drawing(layout.width)
-    entries = (
-        LegendEntry(words[0], line="budget"),
-        LegendEntry(words[1], mark=("compute", "circle")),
-    )
-    top = legend(drawing, entries) + GAP
+    drawing, held = Drawing(layout.width), LegendEntry(words[1], mark=("compute", "circle"))
+    top = legend(drawing, [LegendEntry(words[0], line="budget"), held]) + GAP
     numbers = [number for row in rows for number in row.numbers]
     scale = Scale(min(numbers), max([*numbers, *wanted]), GAP, layout.width - GAP)
     middles = [top + ROW * n + LINE + 2 * TICK for n in range(len(rows))]
