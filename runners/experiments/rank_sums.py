@@ -20,13 +20,15 @@ from torch import Tensor
 from proofbook.runners.api import Count, Declaration, FactorOrZero, RunSettings, Setting
 from proofbook.runners.training.rank import Rank
 
+Dtype = Literal["bfloat16", "float32"]
+
 
 def gradients(settings: Settings, num_ranks: int) -> Tensor:
     """(ranks, parts, numbers of a part): what all ranks have `alike`, and noise of their own."""
     source = torch.Generator().manual_seed(0)
     common = torch.randn(settings.num_numbers, generator=source)
     noise = torch.randn(num_ranks, settings.num_numbers, generator=source)
-    return (settings.alike * common + noise).bfloat16().unflatten(1, (num_ranks, -1))
+    return (settings.alike * common + noise).bfloat16().view(num_ranks, num_ranks, -1)
 
 
 class Sums:
@@ -99,7 +101,7 @@ REPLAYS = {"ring": replayed_ring, "pairs": replayed_pairs, "exchange": in_fp32}
 
 def error(total: Tensor, true: Tensor) -> float:
     """The relative error of a sum."""
-    return ((total - true).norm() / true.norm()).item()
+    return float((total - true).norm() / true.norm())
 
 
 def summed(rank: Rank[Settings]) -> None:
@@ -143,7 +145,7 @@ class Settings(RunSettings):
 
     num_numbers: Count = 4096
     alike: FactorOrZero = 0.0  # of what all ranks have in common, beside noise of size 1
-    dtype: Literal["bfloat16", "float32"] = "bfloat16"
+    dtype: Dtype = "bfloat16"
     equal_parts = (("num_numbers", "world_size"),)
 
     def closed_forms(self) -> dict[str, Setting]:
@@ -169,8 +171,10 @@ class Replayed(Settings):
 
 
 STRATEGIES = {**dict.fromkeys(("ring", "pairs", "exchange"), summed), "replayed": replayed}
-SHORT = {"bfloat16": "bf16", "float32": "fp32"}
-WAYS = ("ring", "bfloat16"), ("ring", "float32"), ("pairs", "bfloat16"), ("exchange", "bfloat16")
+SHORT: dict[Dtype, str] = {"bfloat16": "bf16", "float32": "fp32"}
+WAYS: list[tuple[str, Dtype]] = [
+    ("ring", "bfloat16"), ("ring", "float32"), ("pairs", "bfloat16"), ("exchange", "bfloat16")
+]  # fmt: skip
 run = partial(Declaration, only_on_cpu=True, passes=("timed",))
 RUNS = {
     f"{way}_{SHORT[dtype]}_{size}": run(way, size, Settings(dtype=dtype))
