@@ -20,13 +20,15 @@ from torch import Tensor
 from proofbook.runners.api import Count, Declaration, FactorOrZero, RunSettings, Setting
 from proofbook.runners.training.rank import Rank
 
+Dtype = Literal["bfloat16", "float32"]
+
 
 def gradients(settings: Settings, num_ranks: int) -> Tensor:
     """(ranks, parts, numbers of a part): what all ranks have `alike`, and noise of their own."""
     source = torch.Generator().manual_seed(0)
     common = torch.randn(settings.num_numbers, generator=source)
     noise = torch.randn(num_ranks, settings.num_numbers, generator=source)
-    return (settings.alike * common + noise).bfloat16().unflatten(1, (num_ranks, -1))
+    return (settings.alike * common + noise).bfloat16().view(num_ranks, num_ranks, -1)
 
 
 class Sums:
@@ -34,42 +36,39 @@ class Sums:
 
     def __init__(self, rank: Rank[Settings]) -> None:
         self.own, self.size = rank.rank, rank.world_size
-        self.num_sent = self.num_messages = 0
+        self.sent: list[int] = []  # bytes of each message
 
     def swapped(self, tensor: Tensor, to: int, source: int) -> Tensor:
         """Send a tensor to one rank, and receive as much from another."""
-        received = torch.empty_like(tensor)
-        sending = dist.isend(tensor.contiguous(), to)
+        received, sending = torch.empty_like(tensor), dist.isend(tensor.contiguous(), to)
         dist.recv(received, source)
         assert sending is not None
         sending.wait()
-        self.num_sent, self.num_messages = self.num_sent + tensor.nbytes, self.num_messages + 1
+        self.sent.append(tensor.nbytes)
         return received
 
     def ring(self, parts: Tensor) -> Tensor:
         """A part's sum begins at the rank behind its owner; each rank adds its own, and rounds."""
-        total = parts[self.own - 1]
+        total, ahead, behind = parts[self.own - 1], self.own + 1, self.own - 1
         for turn in range(2, self.size + 1):
-            total = self.swapped(total, (self.own + 1) % self.size, (self.own - 1) % self.size)
-            total = total + parts[(self.own - turn) % self.size]
+            received = self.swapped(total, ahead % self.size, behind % self.size)
+            total = received + parts[self.own - turn]
         return total
 
     def pairs(self, parts: Tensor) -> Tensor:
         """Two ranks exchange halves, add, and go on with half of what is left; and so on."""
-        first = 0
         while (half := len(parts) // 2) > 0:
-            is_upper = self.own >= first + half
-            kept, given = (parts[half:], parts[:half]) if is_upper else (parts[:half], parts[half:])
-            other = self.own - half if is_upper else self.own + half
-            parts, first = kept + self.swapped(given, other, other), first + half * is_upper
+            is_upper = self.own // half % 2
+            other = self.own + (-half if is_upper else half)
+            given, kept = parts.chunk(2) if is_upper else reversed(parts.chunk(2))
+            parts = kept + self.swapped(given, other, other)
         return parts[0]
 
     def exchange(self, parts: Tensor) -> Tensor:
         """All send each owner its part as it is, and the owner adds in fp32."""
         received = torch.empty_like(parts)
         dist.all_to_all_single(received, parts.contiguous())
-        self.num_sent += parts.nbytes - parts[0].nbytes
-        self.num_messages += self.size - 1
+        self.sent = [parts[0].nbytes] * (self.size - 1)
         return in_fp32(received)
 
 
@@ -93,8 +92,7 @@ def replayed_ring(of_ranks: Tensor) -> Tensor:
 def replayed_pairs(of_ranks: Tensor) -> Tensor:
     """Upper ranks added to lower ones, until one is left."""
     while len(of_ranks) > 1:
-        lower, upper = of_ranks.chunk(2)
-        of_ranks = lower + upper
+        of_ranks = torch.add(*of_ranks.chunk(2))
     return of_ranks[0]
 
 
@@ -103,7 +101,7 @@ REPLAYS = {"ring": replayed_ring, "pairs": replayed_pairs, "exchange": in_fp32}
 
 def error(total: Tensor, true: Tensor) -> float:
     """The relative error of a sum."""
-    return ((total - true).norm() / true.norm()).item()
+    return float((total - true).norm() / true.norm())
 
 
 def summed(rank: Rank[Settings]) -> None:
@@ -114,8 +112,8 @@ def summed(rank: Rank[Settings]) -> None:
     for _ in rank.steps(1):
         own = getattr(ways, settings.strategy)(of_ranks[rank.rank])
     replayed = REPLAYS[settings.strategy](of_ranks)
-    rank.measure("sent_bytes", ways.num_sent, unit="bytes")
-    rank.measure("num_messages", ways.num_messages, unit="messages")
+    rank.measure("sent_bytes", sum(ways.sent), unit="bytes")
+    rank.measure("num_messages", len(ways.sent), unit="messages")
     rank.measure("num_differ", int((own != replayed[rank.rank]).sum()), unit="numbers")
     rank.measure("error", error(replayed, of_ranks.double().sum(0)), unit="error")
 
@@ -127,8 +125,7 @@ def replayed(rank: Rank[Replayed]) -> None:
         own = gradients(rank.settings, num)
         true = own.double().sum(0)
         sums = {"ring_bf16": replayed_ring(own), "pairs_bf16": replayed_pairs(own)}
-        sums["ring_fp32"] = replayed_ring(own.float())
-        sums["exchange"] = in_fp32(own)
+        sums |= {"ring_fp32": replayed_ring(own.float()), "exchange": in_fp32(own)}
         sums["exchange_bf16"] = sums["exchange"].bfloat16()  # rounded once, at the end
         for name, total in sums.items():
             errors.setdefault(name, []).append(error(total, true))
@@ -148,7 +145,7 @@ class Settings(RunSettings):
 
     num_numbers: Count = 4096
     alike: FactorOrZero = 0.0  # of what all ranks have in common, beside noise of size 1
-    dtype: Literal["bfloat16", "float32"] = "bfloat16"
+    dtype: Dtype = "bfloat16"
     equal_parts = (("num_numbers", "world_size"),)
 
     def closed_forms(self) -> dict[str, Setting]:
@@ -174,16 +171,14 @@ class Replayed(Settings):
 
 
 STRATEGIES = {**dict.fromkeys(("ring", "pairs", "exchange"), summed), "replayed": replayed}
-SHORT = {"bfloat16": "bf16", "float32": "fp32"}
-WAYS = ("ring", "bfloat16"), ("ring", "float32"), ("pairs", "bfloat16"), ("exchange", "bfloat16")
+SHORT: dict[Dtype, str] = {"bfloat16": "bf16", "float32": "fp32"}
+WAYS: list[tuple[str, Dtype]] = [
+    ("ring", "bfloat16"), ("ring", "float32"), ("pairs", "bfloat16"), ("exchange", "bfloat16")
+]  # fmt: skip
 run = partial(Declaration, only_on_cpu=True, passes=("timed",))
 RUNS = {
-    **{
-        f"{way}_{SHORT[dtype]}_{size}": run(way, size, Settings(dtype=dtype))
-        for size in (2, 4)
-        for way, dtype in WAYS
-    },
-    "noise": run("replayed", 1, Replayed()),
-    "alike": run("replayed", 1, Replayed(alike=2.0)),
-}
+    f"{way}_{SHORT[dtype]}_{size}": run(way, size, Settings(dtype=dtype))
+    for size in (2, 4)
+    for way, dtype in WAYS
+} | {"noise": run("replayed", 1, Replayed()), "alike": run("replayed", 1, Replayed(alike=2.0))}
 TRIED_WITH = {"noise": {"num_ranks": (2, 4)}, "alike": {"num_ranks": (2, 4)}}

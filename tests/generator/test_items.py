@@ -3,7 +3,7 @@
 import json
 import re
 from dataclasses import replace
-from math import prod
+from math import floor, log2, prod
 
 import pytest
 
@@ -204,7 +204,7 @@ def _idle(units, stages):
 
 def _rounded(value, numbers):
     """The nearest number, ties to even, of a format with so many from 1 to 2."""
-    spacing = max(1, 2 ** math.floor(math.log2(value)) // numbers)
+    spacing = max(1, 2 ** floor(log2(value)) // numbers)
     return round(value / spacing) * spacing
 
 

@@ -5,9 +5,8 @@ torchrun --nproc-per-node 1 numbers_on_a_line.py
 
 import torch
 
-NUMBERS, MX_BLOCK, NV_BLOCK = 8192, 32, 16
-FORMATS = {"bf16": torch.bfloat16, "fp16": torch.float16}
-FORMATS |= {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+NUMBERS, MX_BLOCK, NV_BLOCK, FP8 = 8192, 32, 16, torch.float8_e4m3fn
+FORMATS = {"bf16": torch.bfloat16, "fp16": torch.float16, "e4m3": FP8, "e5m2": torch.float8_e5m2}
 E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])  # what four bits can be, and minus it
 
 
@@ -20,31 +19,36 @@ def to_e2m1(values):
 
 
 def to_mxfp8(values):
-    """Blocks of 32 with a scale that is a power of two: e4m3 from 256 to 448 holds the largest."""
+    """Blocks of 32 in e4m3, with a scale that is a power of two: none exceeds 448 after it."""
     blocks = values.unflatten(0, (-1, MX_BLOCK))
-    scales = torch.exp2(blocks.abs().amax(1, keepdim=True).log2().floor() - 8)
-    held = (blocks / scales).clamp(-448, 448).to(torch.float8_e4m3fn)  # above 448: the largest
-    return (held.float() * scales).flatten()
+    scales = torch.exp2((blocks.abs().amax(1, keepdim=True) / 448).log2().ceil())
+    return ((blocks / scales).to(FP8).float() * scales).flatten()
 
 
 def to_nvfp4(values):
     """Blocks of 16 with a scale in e4m3, and one scale of the whole tensor in fp32."""
     blocks = values.unflatten(0, (-1, NV_BLOCK))
     whole = values.abs().max() / (448 * 6)
-    scales = (blocks.abs().amax(1, keepdim=True) / 6 / whole).to(torch.float8_e4m3fn).float()
+    scales = (blocks.abs().amax(1, keepdim=True) / 6 / whole).to(FP8).float()
     return (to_e2m1(blocks / (scales * whole)) * scales * whole).flatten()
 
 
-grid = torch.arange(0, 4, 2**-12)  # finer than all of these formats above 1
-facts = {"shown_e2m1": E2M1.tolist()}
+grid = torch.arange(1, 4, 2**-12)  # finer than all of these formats
+points = torch.tensor([1.06, 1.3, 1.7, 2.3, 2.8, 3.3, 3.8])
+facts = {"points": points.tolist(), "held_e2m1": to_e2m1(points).tolist()}
+facts["shown_e2m1"] = E2M1[2:7].tolist()
 for name, dtype in FORMATS.items():
     limits, seen = torch.finfo(dtype), grid.to(dtype).float().unique()
     facts[f"{name}_largest"] = limits.max
-    facts[f"{name}_least"] = limits.smallest_normal * limits.eps  # of those above zero
-    facts[f"{name}_between"] = len(seen[(seen >= 1) & (seen < 2)])
-    facts[f"{name}_spacing"] = (seen[seen > 1][0] - 1).item()
-    facts[f"shown_{name}"] = seen[seen <= 3].tolist() if len(seen) < 100 else [0.0]
-    print(f"{name}: up to {limits.max:g}, {facts[f'{name}_between']} numbers from 1 below 2")
+    facts[f"{name}_least"] = limits.smallest_normal * limits.eps
+    facts[f"{name}_between"] = len(seen[seen < 2])
+    facts |= {f"{name}_spacing": (seen[1] - 1).item(), f"shown_{name}": seen[:300].tolist()}
+    facts[f"held_{name}"] = points.to(dtype).float().tolist()
+    total = 1.0
+    while (after := torch.tensor(total + 1).to(dtype).item()) > total:  # a sum of ones
+        total = after
+    facts[f"{name}_stops"] = total
+    print(f"{name}: {facts[f'{name}_between']} numbers from 1 below 2, sums of 1 stop at {total:g}")
 
 torch.manual_seed(0)
 drawn = torch.randn(NUMBERS)
@@ -52,12 +56,6 @@ for kind, values in {"near_one": drawn, "small": drawn * 2**-20}.items():
     rounded = {name: values.to(dtype).float() for name, dtype in FORMATS.items()}
     rounded |= {"mxfp8": to_mxfp8(values), "nvfp4": to_nvfp4(values)}
     for name, ours in rounded.items():
-        facts[f"{kind}_{name}"] = ((ours - values).norm() / values.norm()).item()
-        print(f"{kind:>8}, {name:>5}: relative error {facts[f'{kind}_{name}']:.2g}")
-for name, dtype in FORMATS.items():  # ones added, as a ring or microbatches would add them
-    total = 1.0
-    while (after := torch.tensor(total + 1).to(dtype).item()) > total:
-        total = after
-    facts[f"{name}_stops"] = total
-    print(f"{name}: a sum of ones stops at {total:g}")
+        facts[f"{kind}_{name}"] = error = ((ours - values).norm() / values.norm()).item()
+        print(f"{kind:>8}, {name:>5}: relative error {error:.2g}")
 report = [facts]
