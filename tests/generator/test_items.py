@@ -242,6 +242,7 @@ ANSWERS = {
     "pr-draw-stops": lambda numbers: next(
         total for total in range(1, 4 * numbers) if _rounded(total + 1, numbers) == total),
     "pr-draw-sent": lambda parameters, ranks: sum([2 * parameters / ranks] * (ranks - 1)),
+    "pr-draw-both-ways": lambda numbers, block: 2 * numbers + 2 * (numbers / block),
     "pr-draw-owned": lambda momenta, ranks: sum(2 * [momenta / ranks / ranks] * (ranks - 1)),
     "sq-draw-logits": lambda tokens, ranks, words: sum([words * 4] * (tokens // ranks)),
     "sq-draw-scores": lambda documents, length: documents * sum(range(1, length + 1)),
