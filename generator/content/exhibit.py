@@ -143,6 +143,27 @@ class Mesh(Written):
     """the strategy of runs in which the last two axes have changed places."""
 
 
+class NumberRow(Written):
+    """A number line: the numbers of a format, and the one that a rank has at each moment."""
+
+    label: Line
+    numbers: str
+    """the name in the program's `report` of a list, what the line has."""
+    held: str
+    """of a list with as many as there are moments."""
+    rank: int = 0
+
+
+class NumberLines(Written):
+    """Number lines one below another, played over the numbers that are wanted."""
+
+    wanted: str
+    """the name in the `report` of a list: one number for each moment."""
+    moment: Line
+    """what a moment is called, such as `Update`."""
+    rows: Annotated[list[NumberRow], Field(min_length=1, max_length=6)]
+
+
 View = Literal[
     "memory",
     "sent",
@@ -157,6 +178,7 @@ View = Literal[
     "cells",
     "mesh",
     "scores",
+    "line",
 ]
 
 
@@ -175,11 +197,13 @@ class Play(Written):
     a step of FSDP under its curve of memory; `chunks`, a ring all-reduce; `block` of a transformer
     under tensor parallelism; `arrivals`, products over tokens that ranks gather or pass around a
     ring; `turns`, microbatches of an expert layer on a rank and its link. Also played, `cells` has
-    a row for each entry of `cells:`; `scores`, a causal attention whose tokens ranks divide. Not
+    a row for each entry of `cells:`; `scores`, a causal attention whose tokens ranks divide;
+    `line`, number lines of formats. Not
     played: `mesh`, the groups of each axis of `meshes:`."""
     cells: list[CellRow] = []
     meshes: list[Mesh] = []
     """arrays of the same ranks, drawn one below another."""
+    line: NumberLines | None = None
     facts: Annotated[list[PlayFact], Field(min_length=1, max_length=6)]
     budget: Expression | None = None
     """an expression: where the movable line over `memory` starts."""
@@ -197,7 +221,7 @@ class Play(Written):
             raise ValueError("give both or neither: shows: [memory] and budget:")
         if bool(self.task) != (bool(self.controls) or self.shows != ["mesh"]):
             raise ValueError("give task: where readers choose or play, and only there")
-        for view, key in {"cells": "cells", "mesh": "meshes"}.items():
+        for view, key in {"cells": "cells", "mesh": "meshes", "line": "line"}.items():
             if bool(getattr(self, key)) != (view in self.shows):
                 raise ValueError(f"give both or neither: shows: [{view}] and {key}:")
         return self

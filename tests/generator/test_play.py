@@ -17,9 +17,9 @@ from proofbook.generator.content.exhibit import Figure
 from proofbook.generator.kinds.figures import step_rules
 from proofbook.generator.kinds.figures.drawing import NARROW, WIDE
 from proofbook.generator.kinds.figures.placement_figure import placement
-from proofbook.generator.kinds.figures.play import frame, grid_views, scores_view
+from proofbook.generator.kinds.figures.play import frame, grid_views, line_view, scores_view
 from proofbook.generator.kinds.figures.play.mesh_view import groups
-from proofbook.generator.kinds.figures.play.states import RULES, faults, states
+from proofbook.generator.kinds.figures.play.states import RULES, faults, reported, states
 from proofbook.generator.printing.folio import Folio
 from proofbook.generator.values.evaluation import Evidence
 from proofbook.generator.website import publish
@@ -499,3 +499,19 @@ def at(box):
 
 def _is_in(box, outline):
     return outline[0] - 0.2 <= box[0] and box[0] + box[1] <= outline[0] + outline[1] + 0.2
+
+
+def test_points_on_number_lines_are_where_the_program_reported_them(evidence, folio):
+    """Between both ends of the axis, each point lies as its number does between the format's."""
+    figure = figures(evidence, "play")["precision", "two-ranks"]
+    (state,) = line_view.view(states(figure, folio)[1], figure, folio)
+    facts = reported(evidence.book.run("listings.update_on_line"))
+    held = [facts[rank][f"held_{seed}_seed"] for seed in ("one", "own") for rank in (0, 1)]
+    low, *_, high = facts[0]["numbers"]
+    root = ET.fromstring(state.draw(WIDE).svg("line", "A line", "its words", "pb-wide"))
+    line = next(one for one in root.iter("line") if one.get("class") == "pb-grid")
+    start, end = (float(line.get(x)) for x in ("x1", "x2"))
+    points = [float(one.get("cx")) for one in root.iter("circle") if one.get("r") == "6"]
+    shown = [low + (x - start) / (end - start) * (high - low) for x in points]
+    in_turn = [of_rank[n] for n in range(len(held[0])) for of_rank in held]
+    assert shown == pytest.approx(in_turn, abs=1e-5)

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from proofbook.generator.content.exhibit import Figure, View
 from proofbook.generator.kinds.figures import picture
 from proofbook.generator.kinds.figures.charts import loss
-from proofbook.generator.kinds.figures.play import scores_view, step_views
+from proofbook.generator.kinds.figures.play import line_view, scores_view, step_views
 from proofbook.generator.kinds.figures.play.bar_views import memory, sent
 from proofbook.generator.kinds.figures.play.grid_views import block, cells, ring
 from proofbook.generator.kinds.figures.play.mesh_view import mesh
@@ -29,7 +29,7 @@ VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], Iterator[pictur
     "memory": memory, "sent": sent, "loss": loss, "schedule": step_views.schedule,
     "chunks": ring, "overlap": step_views.overlap, "units": step_views.unit_steps, "block": block,
     "arrivals": step_views.arrivals, "turns": step_views.turns, "cells": cells, "mesh": mesh,
-    "scores": scores_view.view,
+    "scores": scores_view.view, "line": line_view.view,
 }  # fmt: skip
 FOLDER = "assets/figures"
 NOTHING = Markup("–")  # of a part that this run does not have

@@ -168,15 +168,25 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[Mistak
             message = f"{view} has no rule for {path}, a run of {run.strategy!r}; it has one for "
             yield ("play", "shows", position), message + " and ".join(RULES[view])
     of_ranks = reported(run) if run and run.status == "completed" else []
-    for position, row in enumerate(play.cells):
-        if any(row.fact not in facts for facts in of_ranks):
-            message = f"{path} reports no {row.fact!r}{nearest(row.fact, of_ranks[0])}"
-            yield ("play", "cells", position, "fact"), message
+    for at, name in _named_facts(play):
+        if any(name not in facts for facts in of_ranks):
+            yield at, f"{path} reports no {name!r}{nearest(name, of_ranks[0])}"
     read |= dict(_read_of_meshes(play, path, evidence))
     for at, expression in read.items():
         evaluated = evidence.evaluate(expression, path) if expression else None
         if evaluated and (problem := evidence.why_unprintable(evaluated)):
             yield at, f"for {path}: {expression}: {problem}"
+
+
+def _named_facts(play: Play) -> Iterator[tuple[Path, str]]:
+    """Names in the report of a run, by where they stand in a figure."""
+    for position, cell in enumerate(play.cells):
+        yield ("play", "cells", position, "fact"), cell.fact
+    if play.line:
+        yield ("play", "line", "wanted"), play.line.wanted
+        for position, row in enumerate(play.line.rows):
+            at = "play", "line", "rows", position
+            yield from (((*at, "numbers"), row.numbers), ((*at, "held"), row.held))
 
 
 def num_ranks(size: int | str, path: str, evidence: Evidence) -> int:
