@@ -1,4 +1,4 @@
-"""The bench of `lost_updates`: momentum and masters, in float32, of weights in bfloat16."""
+"""The bench of `lost_updates`: momentum and a master, in float32, of a weight in bfloat16."""
 
 from __future__ import annotations
 
@@ -15,63 +15,53 @@ from proofbook.runners.judging.comparison import Tensors
 from proofbook.runners.judging.ranks import JudgedRank
 
 MOMENTUM, LEARNING_RATE = 0.75, 0.02
-FAR = "weights that are not the nearest to a master"
+FAR = "copies of numbers that are not the nearest to their master"
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """A case's settings, by name: steps, microbatches of a rank, and sizes of weights."""
-    settings = {"steps": (4, 7), "parts": (3, 6), "width": (10, 20), "hidden": (20, 40)}
+    """A case's settings, by name: steps, microbatches of a rank, and elements of the weight."""
+    settings = {"steps": (4, 7), "parts": (3, 6), "elements": (500, 900)}
     return {name: draw.randrange(*limits) for name, limits in settings.items()}
 
 
-def _drawn(case: LabCase, *place: int) -> dict[str, Tensor]:
-    """Weights, or gradients of a rank's microbatch in a step, in bfloat16."""
-    shape = case.settings["width"], case.settings["hidden"]
-    generator = case.generator(*place)
-    return {name: normal(shape, generator, torch.bfloat16) for name in ("first", "second")}
+def _drawn(case: LabCase, *place: int) -> Tensor:
+    """The weight, or its gradient of a rank's microbatch in a step, in bfloat16."""
+    return normal((case.settings["elements"],), case.generator(*place), torch.bfloat16)
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """By name, the masters that the reader's `train` returns, and how many copies are far."""
-    weights, used = _drawn(case), []
+    """By name, the master that the reader's `train` returns, and how many copies are far."""
+    weight, (steps, parts, _), far = _drawn(case), case.settings.values(), torch.zeros(())
 
-    def gradients(copies: Mapping[str, Tensor], step: int, part: int) -> dict[str, Tensor]:
-        used.extend((step, name, copy.clone()) for name, copy in copies.items())
+    def gradient(copy: Tensor, step: int, part: int) -> Tensor:
+        exact = one_process(case, torch.float64, step)["master"]
+        limit = (0.5 + 2**-10) * 2.0 ** (exact.frexp().exponent - 8)  # float32 rounds, too
+        is_near = ((copy - exact).abs() <= limit) & (copy.dtype == torch.bfloat16)
+        far.add_((~is_near).sum())
         return _drawn(case, rank.rank, step, part)
 
-    settings = case.settings["steps"], case.settings["parts"], LEARNING_RATE, MOMENTUM
-    with rank.metered({"weights": weights}):
-        masters = program.train(weights, gradients, *settings)
-    exact = [one_process(case, torch.float64, step) for step in range(settings[0])]
-    far = sum((~_nearest(copy, exact[step][name])).sum() for step, name, copy in used)
-    return {**masters, FAR: torch.as_tensor(far)}
-
-
-def _nearest(copy: Tensor, exact: Tensor) -> Tensor:
-    """Whether each element is in bfloat16 and half a spacing away, up to float32's rounding."""
-    spacing = 2.0 ** (exact.frexp().exponent - 8)
-    return (copy - exact).abs().le(spacing * (0.5 + 2**-10)) & (copy.dtype == torch.bfloat16)
+    with rank.metered({"weight": weight}):
+        master = program.train(weight, gradient, steps, parts, LEARNING_RATE, MOMENTUM)
+    return {"master": master, FAR: far}
 
 
 def one_process(case: LabCase, dtype: torch.dtype, steps: int | None = None) -> Tensors:
-    """A case's masters, by name, after all steps or these."""
-    masters = {name: one.to(dtype) for name, one in _drawn(case).items()}
-    velocities = {name: torch.zeros_like(one) for name, one in masters.items()}
+    """A case's master, by name, after all steps or these."""
     places = [(r, p) for r in range(case.world_size) for p in range(case.settings["parts"])]
+    master, velocity = _drawn(case).to(dtype), torch.zeros((), dtype=dtype)
     for step in range(case.settings["steps"] if steps is None else steps):
-        each = [_drawn(case, rank, step, part) for rank, part in places]
-        for name, velocity in velocities.items():
-            mean = torch.stack([one[name].to(dtype) for one in each]).mean(0)
-            masters[name] -= LEARNING_RATE * velocity.mul_(MOMENTUM).add_(mean)
-    return masters
+        each = [_drawn(case, rank, step, part).to(dtype) for rank, part in places]
+        velocity = MOMENTUM * velocity + torch.stack(each).mean(0)
+        master = master - LEARNING_RATE * velocity
+    return {"master": master}
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """A case's requirements: the masters; their copies in bfloat16; gradients, once a step."""
-    steps, _, width, hidden = case.settings.values()
-    num_bytes = 2 * (case.world_size - 1) / case.world_size * ELEMENT_BYTES * 2 * width * hidden
+    """A case's requirements: the master; its copies in bfloat16; gradients, once a step."""
+    steps, _, elements = case.settings.values()
+    by_ring = 2 * (case.world_size - 1) / case.world_size
     return [
         laws.same_as_one_process(one_process, case),
         laws.counts("copies", FAR, 0, verb="used"),
-        laws.sends_in_all(steps * num_bytes + 64),
+        laws.sends_in_all(steps * by_ring * ELEMENT_BYTES * elements + 64),
     ]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from proofbook.companions.labs import laws
 from proofbook.companions.labs.grading import ELEMENT_BYTES, LabCase, Requirement, normal
-from proofbook.runners.judging.comparison import Tensors, first_rows
+from proofbook.runners.judging.comparison import Tensors
 from proofbook.runners.judging.ranks import JudgedRank
 
 ALLOWED = ("object collective",)  # gloo sends e4m3 as bytes, in the dtype of objects
@@ -30,6 +30,12 @@ def scale_of(largest: Tensor) -> Tensor:
     return torch.ldexp(torch.ones_like(largest), (largest / LARGEST).frexp().exponent)
 
 
+def _rounded(block: Tensor) -> Tensor:
+    scale = scale_of(block.abs().max())
+    numbers = (block / scale).to(torch.float8_e4m3fn)
+    return numbers.float() * scale
+
+
 def _weight(case: LabCase, step: int) -> Tensor:
     """A weight whose rows differ in size, and in the sign of their largest number; it grows."""
     rows, generator = case.world_size * case.settings["rows"], case.generator(step)
@@ -42,13 +48,12 @@ def _weight(case: LabCase, step: int) -> Tensor:
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """By name, the weights that the reader's `gathered` returns in each step, metered."""
     expected = one_process(case, torch.float32)
-    weights = [_weight(case, step) for step in range(case.settings["steps"])]
-    shards = [first_rows("", one, rank.rank, case.world_size).clone() for one in weights]
+    weights = [_weight(case, step).chunk(case.world_size) for step in range(len(expected))]
+    shards = [weight[rank.rank].clone() for weight in weights]
     with rank.metered({"shards": shards}):
         whole = [program.gathered(shard, case.settings["block"], scale_of) for shard in shards]
-    returned = zip(expected, whole, strict=True)
     wanted = {EXPECTED + name: one for name, one in expected.items()}
-    return {name: one.float() for name, one in returned} | wanted
+    return wanted | {name: one.float() for name, one in zip(expected, whole, strict=True)}
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
@@ -56,9 +61,7 @@ def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
     by_name = {}
     for step in range(case.settings["steps"]):
         blocks = _weight(case, step).split(case.settings["block"])
-        pairs = [(block, scale_of(block.abs().max())) for block in blocks]
-        rounded = [(block / scale).to(torch.float8_e4m3fn).to(dtype) * scale for block, scale in pairs]
-        by_name[f"weight of step {step}"] = torch.cat(rounded)
+        by_name[f"weight of step {step}"] = torch.cat([_rounded(one) for one in blocks]).to(dtype)
     return by_name
 
 

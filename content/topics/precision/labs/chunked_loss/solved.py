@@ -6,9 +6,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 
-def loss(
-    hidden: Tensor, head: Tensor, labels: Tensor, chunk: int
-) -> tuple[Tensor, Tensor, Tensor]:
+def loss(hidden: Tensor, head: Tensor, labels: Tensor, chunk: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return the loss and its gradients, with respect to `hidden` and `head`, in float32."""
     num_labels = (labels != -100).sum()
     dist.all_reduce(num_labels)

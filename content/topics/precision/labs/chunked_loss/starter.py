@@ -6,9 +6,7 @@ python -m runners lab chunked_loss
 from torch import Tensor
 
 
-def loss(
-    hidden: Tensor, head: Tensor, labels: Tensor, chunk: int
-) -> tuple[Tensor, Tensor, Tensor]:
+def loss(hidden: Tensor, head: Tensor, labels: Tensor, chunk: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return the loss and its gradients, with respect to `hidden` and `head`, in float32.
 
     `hidden` are (tokens of this rank, width), `head` (words, width), both bfloat16. `labels` are

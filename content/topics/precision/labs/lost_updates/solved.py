@@ -1,4 +1,4 @@
-"""What adds up is in float32 and lives as long as the sum: totals, velocities and masters."""
+"""What adds up is in float32 and lives as long as the sum: totals, velocity and master."""
 
 from collections.abc import Callable
 
@@ -6,30 +6,25 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-Tensors = dict[str, Tensor]
-
 
 def train(
-    weights: Tensors,
-    gradients: Callable[[Tensors, int, int], Tensors],
+    weight: Tensor,
+    gradient: Callable[[Tensor, int, int], Tensor],
     steps: int,
     parts: int,
     learning_rate: float,
     momentum: float,
-) -> Tensors:
-    """Train by SGD with momentum on the mean over microbatches and ranks; return the masters."""
-    copies = {name: weight.clone() for name, weight in weights.items()}
-    masters = {name: weight.float() for name, weight in weights.items()}
-    velocities = {name: torch.zeros_like(master) for name, master in masters.items()}
+) -> Tensor:
+    """Train by SGD with momentum on the mean over microbatches and ranks; return the master."""
+    copy, master = weight.clone(), weight.float()
+    velocity = torch.zeros_like(master)
     for step in range(steps):
-        totals = {name: torch.zeros_like(master) for name, master in masters.items()}
+        total = torch.zeros_like(master)
         for part in range(parts):
-            for name, gradient in gradients(copies, step, part).items():
-                totals[name] += gradient
-        for name, total in totals.items():
-            dist.all_reduce(total)
-            total /= parts * dist.get_world_size()
-            velocities[name].mul_(momentum).add_(total)
-            masters[name] -= learning_rate * velocities[name]
-            copies[name] = masters[name].bfloat16()
-    return masters
+            total += gradient(copy, step, part)
+        dist.all_reduce(total)
+        total /= parts * dist.get_world_size()
+        velocity = momentum * velocity + total
+        master -= learning_rate * velocity
+        copy = master.bfloat16()
+    return master

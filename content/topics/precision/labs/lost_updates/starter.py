@@ -9,34 +9,30 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-Tensors = dict[str, Tensor]
-
 
 def train(
-    weights: Tensors,
-    gradients: Callable[[Tensors, int, int], Tensors],
+    weight: Tensor,
+    gradient: Callable[[Tensor, int, int], Tensor],
     steps: int,
     parts: int,
     learning_rate: float,
     momentum: float,
-) -> Tensors:
-    """Train by SGD with momentum on the mean over microbatches and ranks; return the masters.
+) -> Tensor:
+    """Train by SGD with momentum on the mean over microbatches and ranks; return the master.
 
-    `gradients(weights, step, part)` runs forward and backward of this rank's microbatch `part`. It
-    takes weights in bfloat16, and returns their gradients in bfloat16.
+    `gradient(copy, step, part)` runs forward and backward of this rank's microbatch `part`. It
+    takes the weight in bfloat16, and returns its gradient in bfloat16.
     """
-    copies = {name: weight.clone() for name, weight in weights.items()}
-    velocities = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+    copy = weight.clone()
+    velocity = torch.zeros_like(weight)
     for step in range(steps):
-        masters = {name: copy.float() for name, copy in copies.items()}
-        totals = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+        master = copy.float()
+        total = torch.zeros_like(weight)
         for part in range(parts):
-            for name, gradient in gradients(copies, step, part).items():
-                totals[name] += gradient
-        for name, total in totals.items():
-            dist.all_reduce(total)
-            total /= parts * dist.get_world_size()
-            velocities[name].mul_(momentum).add_(total)
-            masters[name] -= learning_rate * velocities[name]
-            copies[name] = masters[name].bfloat16()
-    return masters
+            total += gradient(copy, step, part)
+        dist.all_reduce(total)
+        total /= parts * dist.get_world_size()
+        velocity = momentum * velocity + total
+        master -= learning_rate * velocity
+        copy = master.bfloat16()
+    return master
