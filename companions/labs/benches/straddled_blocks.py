@@ -15,7 +15,7 @@ from proofbook.runners.judging.comparison import Tensors
 from proofbook.runners.judging.ranks import JudgedRank
 
 ALLOWED = ("object collective",)  # gloo sends e4m3 as bytes, in the dtype of objects
-LARGEST = 448.0  # of e4m3
+E4M3, LARGEST = torch.float8_e4m3fn, 448.0
 EXPECTED = "in one process "
 
 
@@ -30,30 +30,23 @@ def scale_of(largest: Tensor) -> Tensor:
     return torch.ldexp(torch.ones_like(largest), (largest / LARGEST).frexp().exponent)
 
 
-def _rounded(block: Tensor) -> Tensor:
-    scale = scale_of(block.abs().max())
-    numbers = (block / scale).to(torch.float8_e4m3fn)
-    return numbers.float() * scale
-
-
 def _weight(case: LabCase, step: int) -> Tensor:
     """A weight whose rows differ in size, and in the sign of their largest number; it grows."""
     rows, generator = case.world_size * case.settings["rows"], case.generator(step)
-    sizes = 2.0 ** torch.randint(-8, 9, (rows, 1), generator=generator)
-    signs = 2 * torch.randint(2, (rows, 1), generator=generator) - 1
-    weight = normal((rows, case.settings["width"]), generator, torch.float32)
-    return (weight.abs() - 0.5) * sizes * signs * 2**step
+    factors = 2.0 ** torch.randint(-8, 9, (rows, 1), generator=generator)
+    factors *= 2**step * torch.tensor([1, -1])[torch.randint(2, (rows, 1), generator=generator)]
+    return (normal((rows, case.settings["width"]), generator, factors.dtype).abs() - 0.5) * factors
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """By name, the weights that the reader's `gathered` returns in each step, metered."""
-    expected = one_process(case, torch.float32)
+    expected, block = one_process(case, torch.float32), case.settings["block"]
     weights = [_weight(case, step).chunk(case.world_size) for step in range(len(expected))]
     shards = [weight[rank.rank].clone() for weight in weights]
     with rank.metered({"shards": shards}):
-        whole = [program.gathered(shard, case.settings["block"], scale_of) for shard in shards]
+        whole = [program.gathered(shard, block, scale_of).float() for shard in shards]
     wanted = {EXPECTED + name: one for name, one in expected.items()}
-    return wanted | {name: one.float() for name, one in zip(expected, whole, strict=True)}
+    return {**wanted, **dict(zip(expected, whole, strict=True))}
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
@@ -61,7 +54,10 @@ def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
     by_name = {}
     for step in range(case.settings["steps"]):
         blocks = _weight(case, step).split(case.settings["block"])
-        by_name[f"weight of step {step}"] = torch.cat([_rounded(one) for one in blocks]).to(dtype)
+        scales = [scale_of(block.abs().max()) for block in blocks]
+        numbers = [(block / scale).to(E4M3) for block, scale in zip(blocks, scales, strict=True)]
+        parts = [one.to(dtype) * scale for one, scale in zip(numbers, scales, strict=True)]
+        by_name[f"weight of step {step}"] = torch.cat(parts)
     return by_name
 
 
