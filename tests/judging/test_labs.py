@@ -229,6 +229,17 @@ WORDS = {
         "bytes of the weights": "4 * (2 * words * width + 3 * width * width)",
     },
     "carried_state": {"bytes of a token": "4 * channels"},
+    "chunked_loss": {
+        "bytes of a chunk's logits": "4 * chunk * words",
+        "bytes of the head": "4 * words * width",
+        "bytes of the hidden states": "4 * tokens * width",
+    },
+    "shared_rounding": {"bytes of the gradients": "4 * 2 * elements"},
+    "lost_updates": {"bytes of the gradient": "4 * elements"},
+    "straddled_blocks": {
+        "bytes of the weight in e4m3": "n * rows * width",
+        "bytes of the largest values in float32": "4 * -(-n * rows // block)",
+    },
     "slow_head": {
         "steps": "steps",
         "bytes of the activations": "4 * samples * width",
