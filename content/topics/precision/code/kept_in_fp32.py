@@ -47,5 +47,6 @@ for name, narrow in {"bf16": torch.bfloat16, "fp32": torch.float32}.items():
         f"norm_{name}": (norm(of_norm).double() - norm(double)).abs().max().item(),
     }
     print(name, *(f"{key} {value:.2g}" for key, value in report.items() if name in key))
-report["same_positions"] = POSITIONS - len(positions.bfloat16().unique())
+distinct = positions.bfloat16().unique()
+report |= {"num_positions": len(distinct), "spacing": (distinct[-1] - distinct[-2]).item()}
 report = [report]
