@@ -202,6 +202,12 @@ def _idle(units, stages):
     return 1 - units / ticks
 
 
+def _rounded(value, numbers):
+    """The nearest number, ties to even, of a format with so many from 1 to 2."""
+    spacing = max(1, 2 ** math.floor(math.log2(value)) // numbers)
+    return round(value / spacing) * spacing
+
+
 # The answers of all items of the book that draw, each worked out without its expressions: by
 # settings in the order of their sets.
 # fmt: off
@@ -233,6 +239,9 @@ ANSWERS = {
     "sd-zero1-stored": lambda model, ranks: model + model + model + 2 * (model / ranks),
     "sd-sent-in-rings": lambda layer, layers, ranks: sum(
         layer / ranks * (ranks - 1) * (3 if at + 1 < layers else 2) for at in range(layers)),
+    "pr-draw-stops": lambda numbers: next(
+        total for total in range(1, 4 * numbers) if _rounded(total + 1, numbers) == total),
+    "pr-draw-sent": lambda parameters, ranks: sum([2 * parameters / ranks] * (ranks - 1)),
     "sq-draw-logits": lambda tokens, ranks, words: sum([words * 4] * (tokens // ranks)),
     "sq-draw-scores": lambda documents, length: documents * sum(range(1, length + 1)),
     "tl-learn-bytes": lambda activation, blocks, _: sum([activation] * (2 + 2) * blocks),
