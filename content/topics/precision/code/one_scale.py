@@ -48,10 +48,10 @@ for name, block in BLOCKS.items():
         scales = gathered(scales)[numbers * block // SHARD, numbers]  # of the rank where it begins
         back = received.view(torch.float8_e4m3fn).float() * scales[blocks_of_all]
         apart = ((back - whole).norm() / whole.norm()).item()
-        num_other = (received != bytes_of(whole, true[blocks_of_all])).sum().item()
-        facts |= {f"{name}_{way}": apart, f"{name}_{way}_num_other_bytes": num_other}
+        num_different = (received != bytes_of(whole, true[blocks_of_all])).sum().item()
+        facts |= {f"{name}_{way}": apart, f"{name}_{way}_num_different": num_different}
         if rank == 0:
-            print(f"{name}, {way} scales: error {apart:.2g}, {num_other} bytes of another process")
+            print(f"{name}, {way} scales: error {apart:.2g}, {num_different} bytes differ")
 report = [facts]
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang

@@ -30,7 +30,7 @@ class Block(nn.Module):
         normed = self.norm(product := self.layer(features))
         turned = (normed * self.table).to(normed.dtype)  # an fp32 table makes the product fp32
         found = {"product": product, "norm": normed, "router": self.router(turned).softmax(1)}
-        return found | {"loss": cross_entropy(product, labels) + found["router"].square().mean()}
+        return found | {"entropy": cross_entropy(product, labels) + found["router"].mean()}
 
 
 def trained(dtype=torch.float32, policy=None, **autocast):
@@ -41,7 +41,7 @@ def trained(dtype=torch.float32, policy=None, **autocast):
     optimizer = torch.optim.Adam(model.parameters())
     with torch.autocast("cpu", BF16, **autocast):
         found = model(torch.randn(8, WIDTH).to(dtype), torch.zeros(8, dtype=torch.long))
-    found["loss"].backward()
+    found["entropy"].backward()
     optimizer.step()
     stored = {"parameter": model.layer.weight, "gradient": model.layer.weight.grad}
     moments = optimizer.state[model.layer.weight]["exp_avg"]
@@ -66,7 +66,7 @@ ways |= {"narrow": trained(BF16, enabled=False), "cuda": forward_on_cuda()}
 report = {}
 for way, tensors in ways.items():
     bits = {name: one.dtype.itemsize * 8 for name, one in tensors.items()}
-    report |= {f"{way}_{name}": num for name, num in bits.items()}
+    report |= {f"{way}_{name}_bits": num for name, num in bits.items()}
     print(f"{way:>8}:", *(f"{name} {num}" for name, num in bits.items()))
 report = [report]
 dist.barrier()

@@ -11,7 +11,7 @@ from torch.amp import GradScaler
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 
-WIDTH, SAMPLES, STEPS, SCALE = 16, 32, 12, 2.0**14
+WIDTH, SAMPLES, STEPS, SCALE = 16, 32, 12, 16384.0
 
 mesh = init_device_mesh("cpu", (2,))
 rank, size = dist.get_rank(), dist.get_world_size()
