@@ -3,6 +3,7 @@
 torchrun --nproc-per-node 2 skipped_alone.py
 """
 
+import math
 import time
 
 import torch
@@ -11,7 +12,7 @@ from torch.amp import GradScaler
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 
-WIDTH, SAMPLES, STEPS, SCALE = 16, 32, 12, 16384.0
+WIDTH, SAMPLES, STEPS, SCALE = 16, 32, 8, 16384.0
 
 mesh = init_device_mesh("cpu", (2,))
 rank, size = dist.get_rank(), dist.get_world_size()
@@ -38,6 +39,7 @@ facts = {}
 for way, cut in CUTS.items():
     master = cut(first).clone().requires_grad_()
     optimizer = torch.optim.Adam([master], lr=0.1)
+    updates, powers = [], []  # after each step; the scale is a power of two
     scaler = GradScaler("cpu", init_scale=SCALE)
     for _ in range(STEPS):
         weight = gathered(master).half().requires_grad_()
@@ -51,13 +53,14 @@ for way, cut in CUTS.items():
                 dist.all_reduce(found, dist.ReduceOp.MAX)
         scaler.step(optimizer)
         scaler.update()
-    num_updates = int(optimizer.state[master]["step"]) if optimizer.state else 0
+        updates.append(int(optimizer.state[master].get("step", 0)))
+        powers.append(round(math.log2(scaler.get_scale())))
     if way == "replicas":
         true = gathered(master)
     apart = ((gathered(master) - true).norm() / (true - first).norm()).item()
-    facts |= {f"{way}_apart": apart, f"{way}_num_updates": num_updates}
-    facts[f"{way}_scale"] = scaler.get_scale()
-    print(f"rank {rank}, {way}: {num_updates} updates, scale {scaler.get_scale():g}")
+    facts |= {f"{way}_apart": apart, f"{way}_updates": updates, f"{way}_powers": powers}
+    facts |= {f"{way}_num_updates": updates[-1], f"{way}_scale": scaler.get_scale()}
+    print(f"rank {rank}, {way}: {updates[-1]} updates, scale {scaler.get_scale():g}")
 dist.all_gather_object(report := [None] * size, facts)
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()
