@@ -107,7 +107,7 @@ class Parts(RunSettings):
     seeds: Literal["own", "one", "nearest"]
 
 
-timed = partial(Declaration, passes=("timed",))
+timed = partial(Declaration, passes=("timed",), only_on_cpu=True)
 RUNS = {
     "nearest": timed("train", 2, Settings(rounding="nearest")),
     "one_seed": timed("train", 2, Settings(rounding="stochastic")),
