@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -43,7 +44,6 @@ class Sources:
     def __init__(self, evidence: Evidence, root: str, natures: Mapping[str, str]) -> None:
         """Start a page, from which `root` leads to the site's root; `natures` defines marks."""
         self._evidence, self._root, self._natures = evidence, root, natures
-        self._given = {f"given[{key!r}]": one.value for key, one in evidence.book.given.items()}
         self._numbers: dict[object, int] = {}
         self.here: dict[int, Value] = {}  # by number, the same on the machine at hand
         self.values: list[Value] = []
@@ -133,6 +133,11 @@ class Sources:
         if here := self.here.get(self.number(value)):
             parts += [f"on {', '.join(here.machines)} {here}", *here.marks]
         return f"{value.kind}: {', '.join(filter(None, parts))}"
+
+    @cached_property
+    def _given(self) -> dict[str, float | str]:
+        """The given numbers, by the name that formulas have for each."""
+        return {f"given[{key!r}]": one.value for key, one in self._evidence.book.given.items()}
 
     def _with_given(self, value: Value) -> dict[str, str]:
         """The given numbers of a formula, by name, each with its value behind it."""

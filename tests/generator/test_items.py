@@ -241,6 +241,9 @@ ANSWERS = {
         layer / ranks * (ranks - 1) * (3 if at + 1 < layers else 2) for at in range(layers)),
     "pr-draw-stops": lambda numbers: next(
         total for total in range(1, 4 * numbers) if _rounded(total + 1, numbers) == total),
+    "pr-draw-positions": lambda positions: next(
+        apart for apart in range(1, positions)
+        if _rounded(positions - apart, 128) == positions - apart),
     "pr-draw-sent": lambda parameters, ranks: sum([2 * parameters / ranks] * (ranks - 1)),
     "pr-draw-both-ways": lambda numbers, block: 2 * numbers + 2 * (numbers / block),
     "pr-draw-owned": lambda momenta, ranks: sum(2 * [momenta / ranks / ranks] * (ranks - 1)),

@@ -76,12 +76,12 @@ def learn(draft: Draft) -> Parts:
     yield from parts.sections(draft, lesson.more, 3)
     yield draft.heading(2, "Predict, then see")
     yield from parts.item(draft, lesson.commit, "commit")
-    seen: list[Element | Markup] = []
+    shown: list[Element | Markup] = []
     if lesson.seen.title != SEEN:
         title = draft.folio.line(lesson.seen.title)
-        seen.append(draft.heading(3, title, css="pb-reveal-title", is_listed=False))
-    seen += parts.section_body(draft, lesson.seen)
-    yield reveal(SEEN, lesson.commit, seen, " pb-seen")
+        shown.append(draft.heading(3, title, css="pb-reveal-title", is_listed=False))
+    shown += parts.section_body(draft, lesson.seen)
+    yield reveal(SEEN, lesson.commit, shown, " pb-seen")
     yield draft.heading(2, "The smallest real program")
     program = draft.program(lesson.program)
     lines = draft.heading(3, "Line by line", is_listed=False), draft.notes(lesson.program)

@@ -121,9 +121,9 @@ class Question(Element):
             words += [answer.beside or Markup() for answer in self.closed]
         lines = (code for code, _ in self.lines)
         yield Block([*words, *self.ends, *lines], is_found=False)
-        behind = [*self.backing, *(proof for one in self.answers for proof in one.backing)]
-        evidence = [said for proof in behind for said in (proof.belief, proof.says) if said]
-        whys = (one.why for one in self.answers)
+        behind = [*self.backing, *(proof for answer in self.answers for proof in answer.backing)]
+        evidence = [text for proof in behind for text in (proof.belief, proof.says) if text]
+        whys = (answer.why for answer in self.answers)
         yield Block([self.explains, *whys, *evidence], is_found=False)
 
 

@@ -117,10 +117,10 @@ class Synonyms:
     def of(self, text: str) -> Counter[str]:
         """The words of what means the same as phrases of a text, but does not stand in it."""
         present: dict[int, set[str]] = defaultdict(set)
-        said = _single(text)
-        for place, word in enumerate(said):
+        spoken = _single(text)
+        for place, word in enumerate(spoken):
             for phrase, number, form in self.known.get(word, ()):
-                if said[place : place + len(phrase)] == phrase:
+                if spoken[place : place + len(phrase)] == phrase:
                     present[number].add(form)
         others = (form for number in present for form in {*self.groups[number]} - present[number])
         return Counter(chain.from_iterable(map(_all, sorted(others))))

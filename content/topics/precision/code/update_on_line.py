@@ -47,7 +47,7 @@ for name in ("nearest", "master", "one_seed", "own_seed"):
     (seen, _), (of_many, masters) = (trained(one, *way(name)) for one in (torch.ones(1), starts))
     facts[f"held_{name}"] = held = [one.item() for one in seen]
     off = [abs(one - wanted) for one, wanted in zip(held, facts["wanted"], strict=True)]
-    facts[f"{name}_farthest"] = max(off) / SPACING
+    facts |= {f"{name}_farthest": max(off) / SPACING, f"{name}_jumps": len({*held}) - 1}
     ends = masters if name == "master" else of_many[-1]
     both = [torch.empty_like(ends) for _ in range(2)]
     dist.all_gather(both, ends)
