@@ -10,8 +10,13 @@ from itertools import chain
 
 from markupsafe import Markup, escape
 
-from proofbook.generator.pages.elements.element import Content, Element, Heading, walk
-from proofbook.generator.pages.elements.programs import ListedProgram, PrintedText, RunOutput
+from proofbook.generator.pages.elements.element import Content, Element, Heading, Waiting, walk
+from proofbook.generator.pages.elements.programs import (
+    ListedProgram,
+    PrintedText,
+    RunOutput,
+    WholeProgram,
+)
 from proofbook.generator.pages.elements.tables import Table
 from proofbook.generator.pages.views.handwritten import WrittenMarkdown
 from proofbook.generator.printing.folio import Folio
@@ -31,6 +36,8 @@ JOINT = "+"  # between the names of scripts that a page loads as one file
 # What of these elements the search finds beside their parts: code, and what runs printed.
 VERBATIM = {ListedProgram: "code", RunOutput: "text", PrintedText: "text"}
 LEVEL = 2  # of the headings in a list of contents
+CLOSED = (Waiting, WholeProgram)  # their words find a section, which then does not show them
+BEHIND = "\u2063"  # in the words of a section: from here on, they only find it
 
 
 def scripts(needs: Iterable[str]) -> list[str]:
@@ -102,6 +109,7 @@ class SearchPart:
     anchor: str
     title: Markup
     words: list[Markup] = field(default_factory=list)
+    behind: list[Markup] = field(default_factory=list)  # that find it and are not shown
 
 
 def searched(content: Content, heading: Heading, *, is_markdown: bool) -> str:
@@ -115,7 +123,8 @@ def searched(content: Content, heading: Heading, *, is_markdown: bool) -> str:
     section = Markup('<h{} id="{}">{}</h{}>{}')
     html = []
     for number, part in enumerate(sections):
-        texts = (_text(words).read for words in (part.title, *part.words))
+        behind = (Markup(BEHIND), *part.behind) if part.behind else ()
+        texts = (_text(words).read for words in (part.title, *part.words, *behind))
         title, *words = (Markup(text.replace("<br>", "<br> ")) for text in texts)
         level = 2 if number else 1
         html.append(section.format(level, part.anchor, title, level, Markup(" ").join(words)))
@@ -141,11 +150,26 @@ def _gather(
             if is_found and part.is_found:
                 _gather_rows(part, sections, own)
         else:
+            if is_found and isinstance(part, CLOSED):
+                own.behind += _words(part.parts())
             is_own = is_found and part.is_found
             own = _gather(part.parts(), sections, own, is_found=is_own)
             if is_own and type(part) in VERBATIM:
                 own.words.append(escape(getattr(part, VERBATIM[type(part)])))
     return own
+
+
+def _words(content: Iterable[Element | Markup]) -> Iterator[Markup]:
+    """The words of what is closed, without what lies closed within it, and its code."""
+    for part in content:
+        if isinstance(part, Markup | Heading):
+            yield part.html if isinstance(part, Heading) else part
+        elif isinstance(part, Table):
+            yield from (escape(title) for title in part.titles)
+        elif part.is_found or isinstance(part, WholeProgram):
+            yield from _words(part.parts())
+            if isinstance(part, ListedProgram):
+                yield escape(part.code)
 
 
 def _gather_rows(table: Table, sections: list[SearchPart], own: SearchPart) -> None:

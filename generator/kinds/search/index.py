@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from proofbook.generator.content.book import Book
 from proofbook.generator.kinds.glossary.glossary import Glossary
+from proofbook.generator.pages.facts import BEHIND
 from proofbook.generator.printing.folio import interface_words
 from proofbook.generator.printing.markdown import plain
 
@@ -50,6 +51,7 @@ FIELDS = {  # by field, what a word counts there, and the share in which the fie
     "leads": (8.0, 0.1),
     "text": (2.2, 0.4),
     "text_synonyms": (0.7, 0.2),
+    "behind": (0.7, 0.6),  # what waits for an answer, and programs: it finds, and is not shown
     "above": (2.0, 0.3),  # the titles of a section's page and topic
 }
 SATURATION = 6.0  # weighted count of a word that gives it half of its score
@@ -144,6 +146,7 @@ def sections(
     titles = {entry["location"]: _plain(entry["title"]) for entry in entries}
     for entry in entries:
         location, title, text = entry["location"], *map(_plain, (entry["title"], entry["text"]))
+        text, _, behind = (one.strip() for one in text.partition(BEHIND))
         page, _, anchor = location.partition("#")
         folder, _, name = page.rpartition("/")
         topic = titles.get(f"{folder}/index.html", "") if folder.startswith("topics/") else ""
@@ -165,6 +168,7 @@ def sections(
             "leads": _all(" . ".join(leads)),
             "text": _all(text),
             "text_synonyms": synonyms.of(text),
+            "behind": _all(behind),
             "above": _all(above) + synonyms.of(above),
         }
         weighed = [(lead, LEAD) for lead in leads]
