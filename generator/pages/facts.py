@@ -3,6 +3,7 @@
 Flow: the content of a page in; facts out. Nobody reads them off its HTML.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -35,6 +36,7 @@ STYLES = {"markup": "formula footnote admonition"}
 JOINT = "+"  # between the names of scripts that a page loads as one file
 # What of these elements the search finds beside their parts: code, and what runs printed.
 VERBATIM = {ListedProgram: "code", RunOutput: "text", PrintedText: "text"}
+_NAME = re.compile(r"[A-Za-z]+(?:_[A-Za-z]+)+|[A-Z][a-z]+(?:[A-Z][a-z]+)+")  # as `all_reduce`
 LEVEL = 2  # of the headings in a list of contents
 CLOSED = (Waiting, WholeProgram)  # their words find a section, which then does not show them
 BEHIND = "\u2063"  # in the words of a section: from here on, they only find it
@@ -150,8 +152,7 @@ def _gather(
             if is_found and part.is_found:
                 _gather_rows(part, sections, own)
         else:
-            if is_found and isinstance(part, CLOSED):
-                own.behind += _words(part.parts())
+            own.behind += _behind(part, is_found=is_found)
             is_own = is_found and part.is_found
             own = _gather(part.parts(), sections, own, is_found=is_own)
             if is_own and type(part) in VERBATIM:
@@ -159,8 +160,13 @@ def _gather(
     return own
 
 
+def _behind(part: Element, *, is_found: bool) -> Iterator[Markup]:
+    """The words that find a section and are not shown, where an element is closed."""
+    return _words(part.parts() if is_found and isinstance(part, CLOSED) else ())
+
+
 def _words(content: Iterable[Element | Markup]) -> Iterator[Markup]:
-    """The words of what is closed, without what lies closed within it, and its code."""
+    """The words of content, and names in its code, without what lies closed within it."""
     for part in content:
         if isinstance(part, Markup | Heading):
             yield part.html if isinstance(part, Heading) else part
@@ -169,7 +175,7 @@ def _words(content: Iterable[Element | Markup]) -> Iterator[Markup]:
         elif part.is_found or isinstance(part, WholeProgram):
             yield from _words(part.parts())
             if isinstance(part, ListedProgram):
-                yield escape(part.code)
+                yield from map(escape, _NAME.findall(part.code.striptags()))
 
 
 def _gather_rows(table: Table, sections: list[SearchPart], own: SearchPart) -> None:

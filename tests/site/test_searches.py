@@ -43,6 +43,7 @@ CLOSED = frozenset(
 # Of what is typed, the share that finds what was looked for.
 FIRST, AMONG_THREE, AMONG_TWO = 0.85, 0.95, 0.95
 MUON = "topics/sharding/deep-in-practice.html#optimizers-that-need-whole-matrices"
+OWNERS = "topics/precision/deep-optimizers-of-whole-matrices.html"
 LONG = 30  # letters of a sentence that says something
 FORGET = """() => {
   for (const name of ["__list", "__meta"])
@@ -130,10 +131,9 @@ def test_what_learners_type_opens_what_they_look_for(searching, searches):
 @pytest.mark.parametrize(
     ("typed", "place"),
     [
-        *(
-            (typed, MUON)
-            for typed in ("Muon", "Muon optimizer shards", "Muon sharded update differs")
-        ),
+        ("Muon", MUON),
+        ("Muon optimizer shards", MUON),
+        ("Muon sharded update differs", OWNERS),
         ("CheckpointError", "topics/meshes-and-experts/deep-a-router-and-its-experts.html"),
         ("RendezvousClosedError", "first-run.html#row-rendezvousclosederror"),
         ("LMS", "teach.html"),

@@ -34,7 +34,7 @@ Scores = dict[int, float]  # by the number of a section, the score that a word g
 # How words are read, here and in search.js: these mean the same in both languages.
 RULES: dict[str, Any] = {
     "word": r"[A-Za-z0-9]+(?:(?:[-_'’]+|(?:\.(?=\d)))[A-Za-z0-9]+)*",
-    "within": r"[-_.'’]+|(?<=[a-z]{2})(?=[A-Z])",  # all_reduce and DeviceMesh have two words each
+    "within": r"[-_.'’]+|(?<=[a-z]{2})(?=[A-Z])|(?<=\d)x(?=\d)",  # DeviceMesh, 4x8: two words
     "number": r"^\d+\.[\d.]*$|^\d{4,}$|^(?:vs|how|does|works?)$",  # measured, or says nothing
     "endings": [  # `averaged` finds `average`, and `optimiser` finds `optimizer`
         [r"^(\w{2,}(?:ch|sh|ss|x))es$", "$1"],
