@@ -17,6 +17,7 @@ from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.markdown import whole_words
 from proofbook.generator.printing.sources import PYTHON, moment
 from proofbook.generator.values.evaluation import Evidence
+from proofbook.generator.values.value import Value
 from proofbook.runners.core.trace.fields import NBSP
 from proofbook.runners.core.trace.records import Run, Trace
 from proofbook.runners.system.book import program
@@ -57,9 +58,8 @@ def _output(trial: Trial, lesson: TryFile, folio: Folio) -> Iterator[Element | M
         yield PrintedText(text)
     else:
         yield Aside(Markup("The output of this run is below, after the last question about it."))
-    is_printed = str(folio.value(trial.value)).replace(NBSP, " ") in text
     yield Markup("<p>The number to look for{}: {}{}.</p>").format(
-        ", which the output does not print" if trial.measures and text and not is_printed else "",
+        _as_printed(folio.value(trial.value), text) if trial.measures and text else "",
         folio.cell(trial.value),
         ", " + folio.line(trial.measures) if trial.measures else "",
     )
@@ -74,6 +74,14 @@ def _output(trial: Trial, lesson: TryFile, folio: Folio) -> Iterator[Element | M
         for change in trial.suggestions
     ]
     yield ListOfLines(suggestions, css="pb-suggestions")
+
+
+def _as_printed(value: Value | None, text: str) -> str:
+    """What to say of a value that an output has in whole bytes, or has not."""
+    if str(value).replace(NBSP, " ") in text:
+        return ""
+    exact = f"{value.number:,.0f} bytes" if value and value.unit.num_bytes else None
+    return f", {exact}" if exact and exact in text else ", which the output does not print"
 
 
 # --- the reader's own runs
