@@ -125,7 +125,7 @@ class Sources:
         parts = [f"`{value.path or formula.printed(value.tree, words)}`"]
         if not origin:
             inputs = ", ".join(f"{leaf} ({leaf.kind})" for leaf in value.leaves)
-            parts += [f"from {inputs}"]
+            parts += [f"from {inputs}"] * bool(inputs)
         elif not origin.is_nowhere and (exact := _exactly(value)) not in (None, str(value)):
             parts += [f"exactly {exact}"]
         machines = sorted(value.machines - {self._evidence.book.machine.name})

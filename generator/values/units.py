@@ -187,6 +187,7 @@ def _pure(number: float, unit: Unit, form: Form, digits: int) -> str:
 def _count(number: float, digits: int) -> str:
     if isinstance(number, int) and number < 1_000_000:
         return f"{number:,}"
+    is_named = 1 <= number < 1000 * COUNTS[0][1]
     return (
-        fields.scaled(number, COUNTS, digits) if number >= 1 else fields.significant(number, digits)
+        fields.scaled(number, COUNTS, digits) if is_named else fields.significant(number, digits)
     )
