@@ -188,6 +188,4 @@ def _count(number: float, digits: int) -> str:
     if isinstance(number, int) and number < 1_000_000:
         return f"{number:,}"
     is_named = 1 <= number < 1000 * COUNTS[0][1]
-    return (
-        fields.scaled(number, COUNTS, digits) if is_named else fields.significant(number, digits)
-    )
+    return fields.scaled(number, COUNTS, digits) if is_named else fields.significant(number, digits)

@@ -17,7 +17,6 @@ from proofbook.generator.printing.folio import Folio
 from proofbook.generator.printing.markdown import whole_words
 from proofbook.generator.printing.sources import PYTHON, moment
 from proofbook.generator.values.evaluation import Evidence
-from proofbook.generator.values.value import Value
 from proofbook.runners.core.trace.fields import NBSP
 from proofbook.runners.core.trace.records import Run, Trace
 from proofbook.runners.system.book import program
@@ -58,9 +57,10 @@ def _output(trial: Trial, lesson: TryFile, folio: Folio) -> Iterator[Element | M
         yield PrintedText(text)
     else:
         yield Aside(Markup("The output of this run is below, after the last question about it."))
+    sought, is_printed = _as_printed(trial.value, text, folio)
     yield Markup("<p>The number to look for{}: {}{}.</p>").format(
-        _as_printed(folio.value(trial.value), text) if trial.measures and text else "",
-        folio.cell(trial.value),
+        ", which the output does not print" if trial.measures and text and not is_printed else "",
+        folio.cell(sought),
         ", " + folio.line(trial.measures) if trial.measures else "",
     )
     tries = tried(trial.run, folio)
@@ -76,12 +76,13 @@ def _output(trial: Trial, lesson: TryFile, folio: Folio) -> Iterator[Element | M
     yield ListOfLines(suggestions, css="pb-suggestions")
 
 
-def _as_printed(value: Value | None, text: str) -> str:
-    """What to say of a value that an output has in whole bytes, or has not."""
-    if str(value).replace(NBSP, " ") in text:
-        return ""
-    exact = f"{value.number:,.0f} bytes" if value and value.unit.num_bytes else None
-    return f", {exact}" if exact and exact in text else ", which the output does not print"
+def _as_printed(value: str, text: str, folio: Folio) -> tuple[str, bool]:
+    """The expression of a number, in whole bytes where an output has those; whether it is there."""
+    printed = {form: str(folio.value(form)) for form in (value, f"{value} | exact")}
+    for form, number in printed.items():
+        if (form == value or number.endswith("bytes")) and number.replace(NBSP, " ") in text:
+            return form, True
+    return value, False
 
 
 # --- the reader's own runs

@@ -146,7 +146,7 @@ def sections(
     titles = {entry["location"]: _plain(entry["title"]) for entry in entries}
     for entry in entries:
         location, title, text = entry["location"], *map(_plain, (entry["title"], entry["text"]))
-        text, _, behind = (one.strip() for one in text.partition(BEHIND))
+        text, _, behind = map(str.strip, text.partition(BEHIND))
         page, _, anchor = location.partition("#")
         folder, _, name = page.rpartition("/")
         topic = titles.get(f"{folder}/index.html", "") if folder.startswith("topics/") else ""
