@@ -36,7 +36,7 @@ STYLES = {"markup": "formula footnote admonition"}
 JOINT = "+"  # between the names of scripts that a page loads as one file
 # What of these elements the search finds beside their parts: code, and what runs printed.
 VERBATIM = {ListedProgram: "code", RunOutput: "text", PrintedText: "text"}
-_NAME = re.compile(r"[A-Za-z]+(?:_[A-Za-z]+)+|[A-Z][a-z]+(?:[A-Z][a-z]+)+")  # as `all_reduce`
+_NAME = re.compile(r"[A-Za-z]\w*_\w+|[A-Z]\w*[a-z]\w*[A-Z]\w*|[A-Z]{2,}[a-z]\w*")  # as `all_reduce`
 LEVEL = 2  # of the headings in a list of contents
 CLOSED = (Waiting, WholeProgram)  # their words find a section, which then does not show them
 BEHIND = "\u2063"  # in the words of a section: from here on, they only find it
@@ -115,7 +115,9 @@ class SearchPart:
 
 
 def searched(content: Content, heading: Heading, *, is_markdown: bool) -> str:
-    """The sections of a page as the search shows them, as HTML that Material reads.
+    """The sections of a page as the search finds them, as HTML that Material reads.
+
+    What it shows of each ends at `BEHIND`.
 
     Of a page that is Markdown, only those of its elements: MkDocs knows the rest.
     """
@@ -125,10 +127,12 @@ def searched(content: Content, heading: Heading, *, is_markdown: bool) -> str:
     section = Markup('<h{} id="{}">{}</h{}>{}')
     html = []
     for number, part in enumerate(sections):
-        behind = (Markup(BEHIND), *part.behind) if part.behind else ()
-        texts = (_text(words).read for words in (part.title, *part.words, *behind))
+        texts = (_text(words).read for words in (part.title, *part.words))
         title, *words = (Markup(text.replace("<br>", "<br> ")) for text in texts)
         level = 2 if number else 1
+        if part.behind:  # without tags, since a heading would begin a section
+            closed = (escape(Markup(_text(one).read).striptags()) for one in part.behind)
+            words += [Markup(BEHIND), *closed]
         html.append(section.format(level, part.anchor, title, level, Markup(" ").join(words)))
     return "".join(html[is_markdown:])
 
@@ -166,13 +170,13 @@ def _behind(part: Element, *, is_found: bool) -> Iterator[Markup]:
 
 
 def _words(content: Iterable[Element | Markup]) -> Iterator[Markup]:
-    """The words of content, and names in its code, without what lies closed within it."""
+    """The words of content without the rows of its tables, and the names in its code."""
     for part in content:
         if isinstance(part, Markup | Heading):
             yield part.html if isinstance(part, Heading) else part
         elif isinstance(part, Table):
             yield from (escape(title) for title in part.titles)
-        elif part.is_found or isinstance(part, WholeProgram):
+        elif part.is_found or isinstance(part, CLOSED):
             yield from _words(part.parts())
             if isinstance(part, ListedProgram):
                 yield from map(escape, _NAME.findall(part.code.striptags()))

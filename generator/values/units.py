@@ -1,10 +1,10 @@
 """Units: how they combine in arithmetic, and the one rule by which every page prints a number.
 
 Bytes are printed in B, KiB, MiB, GiB; times in µs, ms, s, h, days; operations and all rates in
-powers of a thousand; shares in %; large counts in words. Three significant digits, four for a loss;
-digits before the point are never rounded away. What a reader must not see torn apart is joined by a
-no-break space. Plain Python formatting of floats is correctly rounded, so the text is the same on
-every platform.
+powers of a thousand; shares in %; large counts in words, and in powers of ten beyond these. Three
+significant digits, four for a loss; digits before the point are never rounded away. What a reader
+must not see torn apart is joined by a no-break space. Plain Python formatting of floats is
+correctly rounded, so the text is the same on every platform.
 """
 
 from dataclasses import dataclass
@@ -187,5 +187,6 @@ def _pure(number: float, unit: Unit, form: Form, digits: int) -> str:
 def _count(number: float, digits: int) -> str:
     if isinstance(number, int) and number < 1_000_000:
         return f"{number:,}"
-    is_named = 1 <= number < 1000 * COUNTS[0][1]
-    return fields.scaled(number, COUNTS, digits) if is_named else fields.significant(number, digits)
+    if 1 <= number < 1000 * COUNTS[0][1]:
+        return fields.scaled(number, COUNTS, digits)
+    return fields.significant(float(number), digits)

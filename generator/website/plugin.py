@@ -50,7 +50,7 @@ from proofbook.generator.content.book import Book
 from proofbook.generator.content.errors import ContentErrors
 from proofbook.generator.pages.elements.element import Heading
 from proofbook.generator.pages.environment import reread
-from proofbook.generator.pages.facts import LEVEL
+from proofbook.generator.pages.facts import BEHIND, LEVEL
 from proofbook.generator.pages.page import ListedPage, SitePage
 from proofbook.generator.pages.press import EVERYTHING, Press
 from proofbook.generator.printing.folio import interface_words
@@ -439,7 +439,11 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         """
         of_material = config.plugins.get("material/search")
         indexes = [*filling("index")]
-        if not indexes or not isinstance(of_material, SearchPlugin):
+        if not isinstance(of_material, SearchPlugin):
+            return
+        if not indexes:  # Material shows what it finds
+            for entry in of_material.search_index.entries:
+                entry["text"] = entry["text"].partition(BEHIND)[0]
             return
         entries, of_material.search_index.entries = of_material.search_index.entries, []
         pages = {entry["location"].partition("#")[0] for entry in entries}

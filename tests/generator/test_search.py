@@ -5,10 +5,15 @@ import math
 from collections import Counter
 
 import pytest
+from markupsafe import Markup
+from material.plugins.search.plugin import Parser
 
 from proofbook.generator.kinds.glossary.glossary import Glossary
 from proofbook.generator.kinds.glossary.words import GlossaryFile, Term
 from proofbook.generator.kinds.search import index as search
+from proofbook.generator.pages import facts
+from proofbook.generator.pages.elements.element import Heading, Waiting
+from proofbook.generator.pages.elements.programs import ListedProgram, WholeProgram
 
 OOM = ("OOM", "out of memory")
 SAYS = {"modes": {"trace": "Trace"}, "search": {"statement": "A statement", "figure": "A figure"}}
@@ -67,6 +72,20 @@ def test_a_section_is_found_by_the_titles_of_its_page_and_topic():
     )
     assert {"replica", "step", "by"} == {*section.fields["above"]}
     assert section.shown[4:] == ["Step by step", "Replicas · Trace"]
+
+
+def test_what_waits_for_an_answer_finds_its_section_and_is_not_shown():
+    answer = Markup('<p>Only zebras.</p><h3 id="x">Their stripes</h3>')
+    code = Markup("held = <b>DTensor</b>(codes, float8_e4m3fn)  # <i>a comment</i>")
+    program = WholeProgram(ListedProgram(Markup("Codes"), "", code, 1, "", None))
+    content = [Markup("<p>Who?</p>"), Waiting("asked", "what", [answer]), program]
+    html = facts.searched(content, Heading(1, Markup("Ranks"), "ranks"), is_markdown=False)
+    parser = Parser()
+    parser.feed(html)
+    (own,) = found(*(("a.html", "".join(one.title), "".join(one.text)) for one in parser.data))
+    assert own.shown[1:3] == ["Ranks", "Who?"]
+    assert {"zebra", "strip", "dtensor", "float8e4m3fn"} <= {*own.fields["behind"]}
+    assert "comment" not in own.fields["behind"]
 
 
 def test_a_word_of_one_text_is_scored_as_bm25_has_it():

@@ -123,6 +123,8 @@ NBSP = "\u00a0"
         (4e8, units.OF_FIELDS["bits/s"], Form(), "400 Mbit/s"),
         (295.4, units.OF_FIELDS["FLOP/byte"], Form(), "295 FLOP/B"),
         (100_572_780_498.0, units.Unit(0, -1), Form(), "101 billion per second"),
+        (3.39e38, PLAIN, Form(), "3.39 × 10³⁸"),
+        (10**15, COUNT, Form(), "1.00 × 10¹⁵"),
     ],
 )
 def test_every_page_prints_by_one_rule(number, unit, form, text):

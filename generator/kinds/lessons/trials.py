@@ -1,5 +1,6 @@
 """Trials: a number to predict, the run that measures it, settings worth changing, own runs."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -48,19 +49,19 @@ def _command(run: str, changed: Mapping[str, object]) -> str:
 
 def _output(trial: Trial, lesson: TryFile, folio: Folio) -> Iterator[Element | Markup]:
     """What the run of a trial printed, the reader's own runs, and settings worth changing."""
-    run, text = folio.run(trial.run), ""
-    if run and [other for other in lesson.trials if other.run == trial.run][-1] is trial:
-        text = "\n".join(summary_lines(run))  # once, at the last trial of the run
-    if text:
+    run = folio.run(trial.run)
+    text = "\n".join(summary_lines(run)) if run else ""
+    is_shown = text and [one for one in lesson.trials if one.run == trial.run][-1] is trial
+    if is_shown:  # once, at the last trial of the run
         title = Markup("What it printed in the run of this page: {}")
         yield Aside(title.format(run_link(trial.run, folio)), "pb-listing-title")
         yield PrintedText(text)
     else:
         yield Aside(Markup("The output of this run is below, after the last question about it."))
-    sought, is_printed = _as_printed(trial.value, text, folio)
+    printed = _as_printed(trial.value, text, folio)
     yield Markup("<p>The number to look for{}: {}{}.</p>").format(
-        ", which the output does not print" if trial.measures and text and not is_printed else "",
-        folio.cell(sought),
+        ", which the output does not print" if trial.measures and is_shown and not printed else "",
+        folio.cell(printed or trial.value),
         ", " + folio.line(trial.measures) if trial.measures else "",
     )
     tries = tried(trial.run, folio)
@@ -76,13 +77,13 @@ def _output(trial: Trial, lesson: TryFile, folio: Folio) -> Iterator[Element | M
     yield ListOfLines(suggestions, css="pb-suggestions")
 
 
-def _as_printed(value: str, text: str, folio: Folio) -> tuple[str, bool]:
-    """The expression of a number, in whole bytes where an output has those; whether it is there."""
-    printed = {form: str(folio.value(form)) for form in (value, f"{value} | exact")}
-    for form, number in printed.items():
-        if (form == value or number.endswith("bytes")) and number.replace(NBSP, " ") in text:
-            return form, True
-    return value, False
+def _as_printed(value: str, text: str, folio: Folio) -> str | None:
+    """The expression of a number as an output has it, rounded or exact; None where it has not."""
+    for form in (value, f"{value} | exact"):
+        number = str(folio.value(form)).replace(NBSP, " ")
+        if re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d,]|\.\d)", text):
+            return form
+    return None
 
 
 # --- the reader's own runs

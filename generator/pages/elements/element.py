@@ -28,7 +28,7 @@ class Element:
 
     @property
     def is_found(self) -> bool:
-        """Whether the search finds it; else it tells an answer, or is no text."""
+        """Whether the search shows it; else it tells an answer, or is no text."""
         return True
 
     @property
