@@ -131,7 +131,7 @@ def searched(content: Content, heading: Heading, *, is_markdown: bool) -> str:
         title, *words = (Markup(text.replace("<br>", "<br> ")) for text in texts)
         level = 2 if number else 1
         if part.behind:  # without tags, since a heading would begin a section
-            closed = (escape(Markup(_text(one).read).striptags()) for one in part.behind)
+            closed = (escape(Markup(_text(text).read).striptags()) for text in part.behind)
             words += [Markup(BEHIND), *closed]
         html.append(section.format(level, part.anchor, title, level, Markup(" ").join(words)))
     return "".join(html[is_markdown:])

@@ -442,8 +442,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         if not isinstance(of_material, SearchPlugin):
             return
         if not indexes:  # Material shows what it finds
-            for entry in of_material.search_index.entries:
-                entry["text"] = entry["text"].partition(BEHIND)[0]
+            for section in of_material.search_index.entries:
+                section["text"] = section["text"].partition(BEHIND)[0]
             return
         entries, of_material.search_index.entries = of_material.search_index.entries, []
         pages = {entry["location"].partition("#")[0] for entry in entries}

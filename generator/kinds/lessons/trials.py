@@ -51,7 +51,8 @@ def _output(trial: Trial, lesson: TryFile, folio: Folio) -> Iterator[Element | M
     """What the run of a trial printed, the reader's own runs, and settings worth changing."""
     run = folio.run(trial.run)
     text = "\n".join(summary_lines(run)) if run else ""
-    is_shown = text and [one for one in lesson.trials if one.run == trial.run][-1] is trial
+    of_run = [other for other in lesson.trials if other.run == trial.run]
+    is_shown = text and of_run[-1] is trial
     if is_shown:  # once, at the last trial of the run
         title = Markup("What it printed in the run of this page: {}")
         yield Aside(title.format(run_link(trial.run, folio)), "pb-listing-title")
