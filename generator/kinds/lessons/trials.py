@@ -82,7 +82,8 @@ def _as_printed(value: str, text: str, folio: Folio) -> str | None:
     """The expression of a number as an output has it, rounded or exact; None where it has not."""
     for form in (value, f"{value} | exact"):
         number = str(folio.value(form)).replace(NBSP, " ")
-        if re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d,]|\.\d)", text):
+        is_own = form == value or not number.isdecimal()  # an exact 1 is in any text
+        if is_own and re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d,]|\.\d)", text):
             return form
     return None
 
